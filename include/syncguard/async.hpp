@@ -1,0 +1,207 @@
+/// The asynchronous forms of all operations, for Boost.Asio completion tokens: a callback,
+/// `use_future`, `use_awaitable`, `deferred`, ...
+///
+/// Each takes the completion signature `void(std::exception_ptr, Result)`; a failure is a
+/// `lock_error`. The handler runs on its associated executor, never inside the initiating call.
+/// Asio cancellation (any type) ends the call with `aborted`; an acquisition that is cancelled
+/// leaves nothing locked. Arguments are copied: they need not outlive the call. The backend's store
+/// is kept alive until the handler has run.
+///
+/// A lease that comes from here never blocks in its destructor: its release goes on in the
+/// background.
+#pragma once
+
+#include <syncguard/backend.hpp>
+
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace syncguard {
+
+namespace detail {
+
+template <class Result>
+using async_signature = void(std::exception_ptr, Result);
+
+/// One call between its start and its handler. Cancellation becomes a stop request; the answer
+/// comes from any thread and is posted to the handler's executor.
+template <class Handler, class Result>
+class async_call : public std::enable_shared_from_this<async_call<Handler, Result>> {
+  public:
+    explicit async_call(Handler handler)
+        : handler_(std::move(handler)), work_(boost::asio::get_associated_executor(handler_)) {
+        if (auto slot = boost::asio::get_associated_cancellation_slot(handler_);
+            slot.is_connected()) {
+            slot.assign([stop = stop_](boost::asio::cancellation_type type) mutable {
+                if (type != boost::asio::cancellation_type::none) stop.request_stop();
+            });
+        }
+    }
+
+    [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
+
+    void complete(std::exception_ptr failure, Result result) {
+        boost::asio::post(work_.get_executor(), [self = this->shared_from_this(),
+                                                 failure = std::move(failure),
+                                                 result = std::move(result)]() mutable {
+            auto call = std::move(self);
+            if (auto slot = boost::asio::get_associated_cancellation_slot(call->handler_);
+                slot.is_connected()) {
+                slot.clear();
+            }
+            Handler handler = std::move(call->handler_);
+            call.reset();
+            std::move(handler)(std::move(failure), std::move(result));
+        });
+    }
+
+  private:
+    Handler handler_;
+    boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler>> work_;
+    std::stop_source stop_;
+};
+
+/// Runs `start(stop, receiver)` under a completion token; `convert` makes the public result.
+template <class Result, class Start, class Convert, class Token>
+auto initiate(Start start, Convert convert, Token&& token) {
+    return boost::asio::async_initiate<Token, async_signature<Result>>(
+        [](auto handler, Start start, Convert convert) {
+            auto call =
+                std::make_shared<async_call<decltype(handler), Result>>(std::move(handler));
+            start(call->stop(), [call, convert](std::exception_ptr failure, auto value) {
+                Result result{};
+                if (!failure) result = convert(std::move(value));
+                call->complete(std::move(failure), std::move(result));
+            });
+        },
+        token, std::move(start), std::move(convert));
+}
+
+inline constexpr auto unchanged = [](auto value) { return value; };
+
+}  // namespace detail
+
+/// Asynchronous `basic_backend::acquire`. Result: `acquire_result`.
+template <lock_backend B,
+          boost::asio::completion_token_for<
+              detail::async_signature<acquire_result<typename B::capabilities_type>>>
+              Token>
+auto async_acquire(const B& backend, std::string_view key, const acquire_options& options,
+                   Token&& token) {
+    using capabilities = typename B::capabilities_type;
+    return detail::initiate<acquire_result<capabilities>>(
+        [core = detail::access::core(backend).shared_from_this(), key = std::string(key), options](
+            std::stop_token stop, auto done) {
+            core->start_acquire(key, options, std::move(stop), std::move(done));
+        },
+        [](auto lease) { return detail::access::result<capabilities>(std::move(lease)); },
+        std::forward<Token>(token));
+}
+
+/// Asynchronous `basic_backend::release`. Result: `release_result`.
+template <lock_backend B,
+          boost::asio::completion_token_for<detail::async_signature<release_result>> Token>
+auto async_release(const B& backend, std::string_view lock_id, const call_options& options,
+                   Token&& token) {
+    return detail::initiate<release_result>(
+        [core = detail::access::core(backend).shared_from_this(), id = std::string(lock_id),
+         options](std::stop_token stop, auto done) {
+            core->start_release(id, options, std::move(stop), std::move(done));
+        },
+        detail::unchanged, std::forward<Token>(token));
+}
+
+/// Asynchronous `lease::release`. Result: `release_result`.
+template <capability_set Capabilities,
+          boost::asio::completion_token_for<detail::async_signature<release_result>> Token>
+auto async_release(lease<Capabilities>& lease, const call_options& options, Token&& token) {
+    return detail::initiate<release_result>(
+        [core = detail::access::core(lease).shared_from_this(), options](std::stop_token stop,
+                                                                         auto done) {
+            core->start_release(options, std::move(stop), std::move(done));
+        },
+        detail::unchanged, std::forward<Token>(token));
+}
+
+/// Asynchronous `basic_backend::extend`. Result: `extend_result`.
+template <lock_backend B,
+          boost::asio::completion_token_for<detail::async_signature<extend_result>> Token>
+auto async_extend(const B& backend, std::string_view lock_id, const extend_options& options,
+                  Token&& token) {
+    return detail::initiate<extend_result>(
+        [core = detail::access::core(backend).shared_from_this(), id = std::string(lock_id),
+         options](std::stop_token stop, auto done) {
+            core->start_extend(id, options, std::move(stop), std::move(done));
+        },
+        detail::unchanged, std::forward<Token>(token));
+}
+
+/// Asynchronous `lease::extend`. Result: `extend_result`.
+template <capability_set Capabilities,
+          boost::asio::completion_token_for<detail::async_signature<extend_result>> Token>
+auto async_extend(lease<Capabilities>& lease, const extend_options& options, Token&& token) {
+    return detail::initiate<extend_result>(
+        [core = detail::access::core(lease).shared_from_this(), options](std::stop_token stop,
+                                                                         auto done) {
+            core->start_extend(options, std::move(stop), std::move(done));
+        },
+        detail::unchanged, std::forward<Token>(token));
+}
+
+/// Asynchronous `basic_backend::is_locked`. Result: `bool`.
+template <lock_backend B, boost::asio::completion_token_for<detail::async_signature<bool>> Token>
+auto async_is_locked(const B& backend, std::string_view key, const call_options& options,
+                     Token&& token) {
+    return detail::initiate<bool>(
+        [core = detail::access::core(backend).shared_from_this(), key = std::string(key), options](
+            std::stop_token stop, auto done) {
+            core->start_is_locked(key, options, std::move(stop), std::move(done));
+        },
+        detail::unchanged, std::forward<Token>(token));
+}
+
+/// Asynchronous `basic_backend::lookup` by key. Result: `std::optional<lock_info>`.
+template <lock_backend B,
+          boost::asio::completion_token_for<
+              detail::async_signature<std::optional<lock_info<typename B::capabilities_type>>>>
+              Token>
+auto async_lookup(const B& backend, key_lookup which, const call_options& options, Token&& token) {
+    using capabilities = typename B::capabilities_type;
+    return detail::initiate<std::optional<lock_info<capabilities>>>(
+        [core = detail::access::core(backend).shared_from_this(), key = std::string(which.key),
+         options](std::stop_token stop, auto done) {
+            core->start_lookup_key(key, options, std::move(stop), std::move(done));
+        },
+        [](const auto& record) { return detail::access::sanitized<capabilities>(record); },
+        std::forward<Token>(token));
+}
+
+/// Asynchronous `basic_backend::lookup` by lock id. Result: `std::optional<lock_info>`.
+template <lock_backend B,
+          boost::asio::completion_token_for<
+              detail::async_signature<std::optional<lock_info<typename B::capabilities_type>>>>
+              Token>
+auto async_lookup(const B& backend, ownership_lookup which, const call_options& options,
+                  Token&& token) {
+    using capabilities = typename B::capabilities_type;
+    return detail::initiate<std::optional<lock_info<capabilities>>>(
+        [core = detail::access::core(backend).shared_from_this(), id = std::string(which.lock_id),
+         options](std::stop_token stop, auto done) {
+            core->start_lookup_id(id, options, std::move(stop), std::move(done));
+        },
+        [](const auto& record) { return detail::access::sanitized<capabilities>(record); },
+        std::forward<Token>(token));
+}
+
+}  // namespace syncguard

@@ -1,0 +1,133 @@
+/// Backends: five operations on the locks of one store.
+#pragma once
+
+#include <syncguard/capabilities.hpp>
+#include <syncguard/detail/access.hpp>
+#include <syncguard/detail/backend_core.hpp>
+#include <syncguard/engine.hpp>
+#include <syncguard/lease.hpp>
+#include <syncguard/lock_info.hpp>
+#include <syncguard/options.hpp>
+#include <syncguard/result.hpp>
+
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <utility>
+
+namespace syncguard {
+
+/// Look up by key: "is this resource locked?"
+struct key_lookup {
+    std::string_view key;
+};
+
+/// Look up by lock id: "do I still hold it?"
+struct ownership_lookup {
+    std::string_view lock_id;
+};
+
+/// A store's locks, with what is known of the store at compile time.
+///
+/// Every operation is one attempt; for retries see `lock()`. Arguments are checked before any I/O.
+/// Every operation throws `lock_error`: `invalid_argument` for bad arguments, `network_timeout`
+/// when the deadline passes, `aborted` soon after `stop` is requested, and the store's own
+/// failures. Contention and absence are values.
+///
+/// A backend is a handle: copies share one store and its connections. All members are const and may
+/// be called from any number of threads at once. Asynchronous forms are in async.hpp.
+template <capability_set Capabilities>
+class basic_backend {
+  public:
+    using capabilities_type = Capabilities;
+
+    /// Makes a backend of any engine.
+    explicit basic_backend(std::shared_ptr<engine> store, backend_options options = {})
+        : core_(std::make_shared<detail::backend_core>(std::move(store), std::move(options))) {}
+
+    /// Forgets which engine it is: `any_backend locks = memory::backend();`
+    template <class Other>
+        requires(!std::same_as<Other, Capabilities> && std::same_as<Capabilities, any_capabilities> &&
+                 Other::supports_fencing)
+    basic_backend(basic_backend<Other> other)  // NOLINT(google-explicit-constructor)
+        : core_(std::move(other.core_)) {}
+
+    /// Tries once to take the lock `key`.
+    [[nodiscard]] acquire_result<Capabilities> acquire(std::string_view key,
+                                                       const acquire_options& options = {},
+                                                       std::stop_token stop = {}) const {
+        return detail::access::result<Capabilities>(core_->acquire(key, options, std::move(stop)));
+    }
+
+    /// Frees a lock by its id. Safe to repeat: at most one call frees, and never another's lock.
+    release_result release(std::string_view lock_id, const call_options& options = {},
+                           std::stop_token stop = {}) const {
+        return core_->release(lock_id, options, std::move(stop));
+    }
+
+    /// Lets a lock live `options.ttl` from now. Never revives a lock that is gone.
+    extend_result extend(std::string_view lock_id, const extend_options& options = {},
+                         std::stop_token stop = {}) const {
+        return core_->extend(lock_id, options, std::move(stop));
+    }
+
+    /// Whether somebody holds the lock. Changes nothing.
+    [[nodiscard]] bool is_locked(std::string_view key, const call_options& options = {},
+                                 std::stop_token stop = {}) const {
+        return core_->is_locked(key, options, std::move(stop));
+    }
+
+    /// The live lock of a key; nothing if it is free or expired. For diagnostics, never as a guard
+    /// before a mutation: `release` and `extend` verify ownership themselves.
+    [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(key_lookup which,
+                                                                const call_options& options = {},
+                                                                std::stop_token stop = {}) const {
+        return detail::access::sanitized<Capabilities>(
+            core_->lookup_key(which.key, options, std::move(stop)));
+    }
+
+    /// The live lock with this id; nothing if it is gone.
+    [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(ownership_lookup which,
+                                                                const call_options& options = {},
+                                                                std::stop_token stop = {}) const {
+        return detail::access::sanitized<Capabilities>(
+            core_->lookup_id(which.lock_id, options, std::move(stop)));
+    }
+
+    [[nodiscard]] backend_capabilities capabilities() const noexcept {
+        return core_->store()->capabilities();
+    }
+
+  private:
+    template <capability_set>
+    friend class basic_backend;
+    friend struct detail::access;
+
+    std::shared_ptr<detail::backend_core> core_;
+};
+
+/// A backend whose engine was chosen at run time. Every backend with fences converts to it.
+using any_backend = basic_backend<any_capabilities>;
+
+/// What generic code asks of a backend.
+template <class B>
+concept lock_backend = requires(const B& backend, std::string_view text, std::stop_token stop) {
+    typename B::capabilities_type;
+    requires std::derived_from<B, basic_backend<typename B::capabilities_type>>;
+    { backend.acquire(text, acquire_options{}, stop) }
+        -> std::same_as<acquire_result<typename B::capabilities_type>>;
+    { backend.release(text, call_options{}, stop) } -> std::same_as<release_result>;
+    { backend.extend(text, extend_options{}, stop) } -> std::same_as<extend_result>;
+    { backend.is_locked(text, call_options{}, stop) } -> std::same_as<bool>;
+    { backend.lookup(key_lookup{text}, call_options{}, stop) }
+        -> std::same_as<std::optional<lock_info<typename B::capabilities_type>>>;
+    { backend.lookup(ownership_lookup{text}, call_options{}, stop) }
+        -> std::same_as<std::optional<lock_info<typename B::capabilities_type>>>;
+    { backend.capabilities() } -> std::same_as<backend_capabilities>;
+};
+
+static_assert(lock_backend<any_backend>);
+
+}  // namespace syncguard

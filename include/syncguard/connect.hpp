@@ -1,0 +1,22 @@
+/// Any engine, by URL.
+#pragma once
+
+#include <syncguard/backend.hpp>
+
+#include <string_view>
+
+namespace syncguard {
+
+/// Makes a backend from a URL:
+///
+/// | URL | store |
+/// |---|---|
+/// | `memory:` | a new store in this process |
+/// | `sqlite:` | the host's default file, see `sqlite::default_path()` |
+/// | `sqlite:PATH`, `sqlite://PATH` | that file; `%XX` is decoded |
+///
+/// Nothing is opened or contacted yet. Throws `lock_error` (invalid_argument) that names the scheme
+/// or option if it is unknown or if that engine was left out of this build.
+[[nodiscard]] any_backend connect(std::string_view url, backend_options options = {});
+
+}  // namespace syncguard

@@ -1,0 +1,75 @@
+/// The part of a backend that does not depend on its capabilities: checks arguments, sets
+/// deadlines, asks the engine, turns answers into results. Not part of the API.
+#pragma once
+
+#include <syncguard/detail/lease_core.hpp>
+#include <syncguard/engine.hpp>
+#include <syncguard/options.hpp>
+#include <syncguard/result.hpp>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+
+namespace syncguard::detail {
+
+struct call;
+
+template <class Result>
+using receiver = std::function<void(std::exception_ptr, Result)>;
+
+/// Blocking and asynchronous members are two doors to the same preparation, engine and conclusion.
+/// A blocking member throws `lock_error`; an asynchronous one delivers it, and never throws.
+class backend_core : public std::enable_shared_from_this<backend_core> {
+  public:
+    backend_core(std::shared_ptr<engine> store, backend_options options);
+
+    [[nodiscard]] const std::shared_ptr<engine>& store() const noexcept { return store_; }
+    [[nodiscard]] const backend_options& options() const noexcept { return options_; }
+
+    using lease_pointer = std::shared_ptr<lease_core>;
+
+    /// Null when the key is locked by somebody else.
+    [[nodiscard]] lease_pointer acquire(std::string_view key, const acquire_options& options,
+                                        std::stop_token stop) const;
+    release_result release(std::string_view id, const call_options& options,
+                           std::stop_token stop) const;
+    extend_result extend(std::string_view id, const extend_options& options,
+                         std::stop_token stop) const;
+    [[nodiscard]] bool is_locked(std::string_view key, const call_options& options,
+                                 std::stop_token stop) const;
+    [[nodiscard]] std::optional<lock_record> lookup_key(std::string_view key,
+                                                        const call_options& options,
+                                                        std::stop_token stop) const;
+    [[nodiscard]] std::optional<lock_record> lookup_id(std::string_view id,
+                                                       const call_options& options,
+                                                       std::stop_token stop) const;
+
+    void start_acquire(std::string_view key, const acquire_options& options, std::stop_token stop,
+                       receiver<lease_pointer> done) const noexcept;
+    void start_release(std::string_view id, const call_options& options, std::stop_token stop,
+                       receiver<release_result> done) const noexcept;
+    void start_extend(std::string_view id, const extend_options& options, std::stop_token stop,
+                      receiver<extend_result> done) const noexcept;
+    void start_is_locked(std::string_view key, const call_options& options, std::stop_token stop,
+                         receiver<bool> done) const noexcept;
+    void start_lookup_key(std::string_view key, const call_options& options, std::stop_token stop,
+                          receiver<std::optional<lock_record>> done) const noexcept;
+    void start_lookup_id(std::string_view id, const call_options& options, std::stop_token stop,
+                         receiver<std::optional<lock_record>> done) const noexcept;
+
+  private:
+    [[nodiscard]] lease_pointer conclude_acquire(call& made, const outcome& answer,
+                                                 disposal how_to_dispose) const;
+    [[nodiscard]] outcome perform(const call& made) const;
+    template <class Result, class Prepare, class Conclude>
+    void start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept;
+
+    std::shared_ptr<engine> store_;
+    backend_options options_;
+};
+
+}  // namespace syncguard::detail

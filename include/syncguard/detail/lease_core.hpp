@@ -1,0 +1,86 @@
+/// The engine-independent state of a held lock. Not part of the API: use `lease` or `held`.
+#pragma once
+
+#include <syncguard/fence.hpp>
+#include <syncguard/lock_id.hpp>
+#include <syncguard/options.hpp>
+#include <syncguard/result.hpp>
+#include <syncguard/time.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+namespace syncguard::detail {
+
+class backend_core;
+
+/// How the end of a lease's life is carried out.
+enum class disposal { blocking, background };
+
+/// What a store granted, and to whom it must be given back.
+struct grant {
+    std::shared_ptr<const backend_core> backend;
+    std::string key;
+    lock_id id;
+    syncguard::fence fence;
+    unix_time expires_at;
+    lease_clock::time_point deadline;
+};
+
+/// Thread safety: all members may be called concurrently, except `on_release_error`.
+class lease_core : public std::enable_shared_from_this<lease_core> {
+  public:
+    lease_core(grant granted, disposal how_to_dispose);
+
+    [[nodiscard]] const std::string& key() const noexcept { return key_; }
+    [[nodiscard]] const lock_id& id() const noexcept { return id_; }
+    [[nodiscard]] const syncguard::fence& fence() const noexcept { return fence_; }
+    [[nodiscard]] unix_time expires_at() const noexcept;
+    [[nodiscard]] bool valid() const noexcept;
+    [[nodiscard]] milliseconds remaining() const noexcept;
+
+    void on_release_error(release_error_handler handler, release_source source);
+
+    release_result release(const call_options& options, std::stop_token stop);
+    extend_result extend(const extend_options& options, std::stop_token stop);
+
+    void start_release(const call_options& options, std::stop_token stop,
+                       std::function<void(std::exception_ptr, release_result)> done);
+    void start_extend(const extend_options& options, std::stop_token stop,
+                      std::function<void(std::exception_ptr, extend_result)> done);
+
+    /// Gives the lock up without releasing it.
+    void detach() noexcept;
+
+    /// Releases if still held. Never throws; failures go to the release-error handler.
+    void dispose() noexcept;
+
+  private:
+    enum class state : std::uint8_t { held, releasing, gone };
+
+    [[nodiscard]] bool in_owning_process() const noexcept;
+    bool begin_release() noexcept;
+    void conclude_extend(const extend_result& result, lease_clock::time_point sent_at,
+                         milliseconds ttl) noexcept;
+    void dispose_in_background(std::function<void()> finished) noexcept;
+    void report(std::exception_ptr failure) const noexcept;
+
+    std::shared_ptr<const backend_core> backend_;
+    std::string key_;
+    lock_id id_;
+    syncguard::fence fence_;
+    std::atomic<unix_time::rep> expires_at_;
+    std::atomic<lease_clock::rep> deadline_;
+    std::atomic<state> state_{state::held};
+    disposal how_to_dispose_;
+    release_source source_ = release_source::disposal;
+    std::uint32_t owning_process_;
+    release_error_handler on_release_error_;
+};
+
+}  // namespace syncguard::detail

@@ -1,0 +1,121 @@
+/// The contract between the API and a store. Write one of these to add a store; programs that use
+/// locks do not need this header.
+#pragma once
+
+#include <syncguard/capabilities.hpp>
+#include <syncguard/fence.hpp>
+#include <syncguard/lock_id.hpp>
+#include <syncguard/result.hpp>
+#include <syncguard/time.hpp>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace syncguard {
+
+// Requests. Keys are normalised and valid, ids are well formed, TTLs are in range: the API has seen
+// to that before an engine is asked.
+
+struct acquire_request {
+    std::string_view key;
+    lock_id id;
+    milliseconds ttl;
+};
+struct release_request {
+    lock_id id;
+};
+struct extend_request {
+    lock_id id;
+    milliseconds ttl;
+};
+struct is_locked_request {
+    std::string_view key;
+};
+struct key_lookup_request {
+    std::string_view key;
+};
+struct id_lookup_request {
+    lock_id id;
+};
+
+using request = std::variant<acquire_request, release_request, extend_request, is_locked_request,
+                             key_lookup_request, id_lookup_request>;
+
+/// A live lock as the store has it.
+struct lock_record {
+    std::string key;
+    lock_id id;
+    unix_time expires_at;
+    unix_time acquired_at;
+    syncguard::fence fence;
+};
+
+/// What an engine answers. Only the members that belong to the request are meaningful.
+struct outcome {
+    bool ok = false;                        ///< Done; for `is_locked`: locked; for a lookup: found.
+    std::optional<failure_reason> reason;   ///< Why not, where that costs nothing to know.
+    unix_time expires_at{};                 ///< After `acquire` and `extend`, by the store's clock.
+    syncguard::fence fence;                 ///< After `acquire`.
+    std::optional<lock_record> record;      ///< After a lookup.
+
+    [[nodiscard]] static outcome granted(unix_time expires_at, syncguard::fence fence) {
+        return {.ok = true, .reason = {}, .expires_at = expires_at, .fence = fence, .record = {}};
+    }
+    [[nodiscard]] static outcome done() { return {.ok = true}; }
+    [[nodiscard]] static outcome extended(unix_time expires_at) {
+        return {.ok = true, .reason = {}, .expires_at = expires_at};
+    }
+    [[nodiscard]] static outcome failed(failure_reason reason) {
+        return {.ok = false, .reason = reason};
+    }
+    [[nodiscard]] static outcome yes_or_no(bool answer) { return {.ok = answer}; }
+    [[nodiscard]] static outcome found(lock_record record) {
+        return {.ok = true,
+                .reason = {},
+                .expires_at = record.expires_at,
+                .fence = record.fence,
+                .record = std::move(record)};
+    }
+    [[nodiscard]] static outcome nothing_found() { return {}; }
+};
+
+/// The bounds of one call.
+struct call_limits {
+    std::chrono::steady_clock::time_point deadline;
+    std::stop_token stop;
+};
+
+/// Receives the answer of an asynchronous call: an exception, or an outcome.
+using completion = std::function<void(std::exception_ptr, outcome)>;
+
+/// One store. Every operation is one attempt and atomic in the store.
+///
+/// - Thread safety: all members may be called from any number of threads at once.
+/// - Time: a call returns, or completes, by its deadline (`network_timeout`) or soon after a stop
+///   request (`aborted`).
+/// - Honesty: a failed acquisition leaves nothing locked. If its fate is unknown, the engine
+///   releases it by its id in the background.
+class engine {
+  public:
+    engine() = default;
+    engine(const engine&) = delete;
+    engine& operator=(const engine&) = delete;
+    virtual ~engine() = default;
+
+    [[nodiscard]] virtual backend_capabilities capabilities() const noexcept = 0;
+
+    /// Blocking form. Throws `lock_error`.
+    [[nodiscard]] virtual outcome perform(const request& what, const call_limits& limits) = 0;
+
+    /// Asynchronous form: returns at once; `done` is called exactly once, from any thread, perhaps
+    /// before `start` returns. What the request's views refer to must live until then.
+    virtual void start(const request& what, const call_limits& limits, completion done) = 0;
+};
+
+}  // namespace syncguard

@@ -1,0 +1,64 @@
+/// How failures are told: eight codes, one exception type.
+///
+/// Contention, "not held" and "not found" are values, never exceptions; see result.hpp.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace syncguard {
+
+/// What kind of failure it was. The set is closed: it is part of the SyncGuard contract.
+enum class error_code {
+    service_unavailable,  ///< The store cannot be reached or cannot serve right now.
+    auth_failed,          ///< Credentials were refused, or permission is missing.
+    invalid_argument,     ///< A key, lock id, TTL, URL or stored value is not acceptable.
+    rate_limited,         ///< The store asks for fewer requests.
+    network_timeout,      ///< The call's deadline passed before an answer came.
+    acquisition_timeout,  ///< `lock()` ran out of retries or of time.
+    aborted,              ///< The caller cancelled.
+    internal,             ///< Anything else; a fence counter at its end is here too.
+};
+
+/// The code as the specification spells it: "ServiceUnavailable", "AuthFailed", ...
+[[nodiscard]] std::string_view to_string(error_code code) noexcept;
+
+/// Identifiers that belong to a failure. They are kept apart from the message, so that logging
+/// `what()` never reveals them.
+struct error_context {
+    std::string key;
+    std::string lock_id;
+};
+
+/// The one exception of this library.
+///
+/// `what()` says what failed, on what, and what to try; it holds no secret, no key and no lock id.
+/// An exception that is being handled while a `lock_error` is made becomes its cause
+/// (`std::rethrow_if_nested`, or `cause()`).
+///
+/// Copying never throws.
+class lock_error : public std::runtime_error, public std::nested_exception {
+  public:
+    lock_error(error_code code, const std::string& message, error_context context = {});
+
+    [[nodiscard]] error_code code() const noexcept { return code_; }
+
+    /// The key of the operation, empty where none is known. Sensitive: do not log it blindly.
+    [[nodiscard]] std::string_view key() const noexcept { return context_->key; }
+
+    /// The lock id of the operation, empty where none is known. Sensitive: it is the right to
+    /// release the lock.
+    [[nodiscard]] std::string_view lock_id() const noexcept { return context_->lock_id; }
+
+    /// The failure underneath, null where there is none.
+    [[nodiscard]] std::exception_ptr cause() const noexcept { return nested_ptr(); }
+
+  private:
+    error_code code_;
+    std::shared_ptr<const error_context> context_;
+};
+
+}  // namespace syncguard

@@ -1,0 +1,143 @@
+/// A held lock as a value: released when it goes out of scope.
+#pragma once
+
+#include <syncguard/capabilities.hpp>
+#include <syncguard/detail/lease_core.hpp>
+
+#include <memory>
+#include <stop_token>
+#include <string_view>
+#include <utility>
+
+namespace syncguard {
+
+namespace detail {
+struct access;
+}
+
+/// Whether `T` (a lease, a `held`, ...) carries a fencing token; for code that accepts any backend.
+template <class T>
+concept has_fence = requires(const T& value) {
+    { value.fence() } -> std::convertible_to<syncguard::fence>;
+};
+
+/// Owns one lock. Move-only; a moved-from lease is empty: it is not valid, and only assignment and
+/// destruction make sense.
+///
+/// The lease knows its own end. `valid()` and `remaining()` go by a monotonic clock, counted from
+/// before the request was sent, and never ask the store: they can be too careful, not too
+/// optimistic.
+///
+/// - Destruction releases the lock, waits at most `backend_options::dispose_timeout` where set, and
+///   never throws: failures go to `on_release_error`. A lease that an asynchronous call made does
+///   not wait; its release goes on in the background.
+/// - Fork: only the process that acquired a lock holds it. In a forked child the lease is invalid,
+///   and its destruction does nothing.
+/// - Thread safety: the const members, `release` and `extend` may be called concurrently on one
+///   lease; moving, destroying and `on_release_error` may not.
+/// - Lifetime: a lease keeps its store alive; it may outlive the backend it came from.
+template <capability_set Capabilities>
+class [[nodiscard]] lease {
+  public:
+    lease(lease&&) noexcept = default;
+    lease& operator=(lease&& other) noexcept {
+        if (this != &other) {
+            dispose();
+            core_ = std::move(other.core_);
+        }
+        return *this;
+    }
+    ~lease() { dispose(); }
+
+    /// The right to release this lock elsewhere. Sensitive.
+    [[nodiscard]] const syncguard::lock_id& lock_id() const noexcept { return core_->id(); }
+
+    /// The key, in its normal form.
+    [[nodiscard]] std::string_view key() const noexcept { return core_->key(); }
+
+    /// Greater than that of every earlier grant of this key.
+    [[nodiscard]] const syncguard::fence& fence() const noexcept
+        requires(Capabilities::supports_fencing)
+    {
+        return core_->fence();
+    }
+
+    /// When the lock ends by the store's clock.
+    [[nodiscard]] unix_time expires_at() const noexcept { return core_->expires_at(); }
+
+    /// Whether the lock can still be relied upon: not released, not detached, not known to be lost,
+    /// and its time not over.
+    [[nodiscard]] bool valid() const noexcept { return core_ && core_->valid(); }
+
+    /// How long it can be relied upon; zero when it is not valid.
+    [[nodiscard]] milliseconds remaining() const noexcept {
+        return core_ ? core_->remaining() : milliseconds{0};
+    }
+
+    /// Releases now. `ok` is true once; later calls do nothing and say false. On `lock_error` the
+    /// lease is still held: call again, or let the destructor try once more.
+    release_result release(const call_options& options = {}, std::stop_token stop = {}) {
+        return core_->release(options, std::move(stop));
+    }
+
+    /// Lets the lock live `options.ttl` from now. If it is not held any more, `ok` is false and the
+    /// lease becomes invalid; an expired lock is never revived. Throws `lock_error`.
+    extend_result extend(const extend_options& options = {}, std::stop_token stop = {}) {
+        return core_->extend(options, std::move(stop));
+    }
+
+    /// Lets go without releasing: the lock stays until it expires or somebody releases it by its
+    /// id, which is returned.
+    syncguard::lock_id detach() noexcept {
+        core_->detach();
+        return core_->id();
+    }
+
+    /// Replaces the backend's release-error handler for this lease.
+    void on_release_error(release_error_handler handler) {
+        core_->on_release_error(std::move(handler), release_source::disposal);
+    }
+
+  private:
+    friend struct detail::access;
+
+    explicit lease(std::shared_ptr<detail::lease_core> core) noexcept : core_(std::move(core)) {}
+
+    void dispose() noexcept {
+        if (core_) core_->dispose();
+    }
+
+    std::shared_ptr<detail::lease_core> core_;
+};
+
+/// The result of one attempt: a lease, or "locked".
+///
+///     if (auto lease = locks.acquire("invoice:7")) charge(lease->fence());
+template <capability_set Capabilities>
+class [[nodiscard]] acquire_result {
+  public:
+    using lease_type = lease<Capabilities>;
+
+    /// Not acquired: somebody else holds the lock.
+    acquire_result() = default;
+    explicit acquire_result(lease_type acquired) : lease_(std::move(acquired)) {}
+
+    [[nodiscard]] bool ok() const noexcept { return lease_.has_value(); }
+    explicit operator bool() const noexcept { return ok(); }
+
+    /// Set exactly when `ok()` is false.
+    [[nodiscard]] std::optional<failure_reason> reason() const noexcept {
+        return ok() ? std::nullopt : std::optional(failure_reason::locked);
+    }
+
+    [[nodiscard]] lease_type& operator*() & noexcept { return *lease_; }
+    [[nodiscard]] const lease_type& operator*() const& noexcept { return *lease_; }
+    [[nodiscard]] lease_type&& operator*() && noexcept { return std::move(*lease_); }
+    [[nodiscard]] lease_type* operator->() noexcept { return &*lease_; }
+    [[nodiscard]] const lease_type* operator->() const noexcept { return &*lease_; }
+
+  private:
+    std::optional<lease_type> lease_;
+};
+
+}  // namespace syncguard

@@ -1,0 +1,107 @@
+/// `lock()`: run a function while holding a lock.
+#pragma once
+
+#include <syncguard/backend.hpp>
+#include <syncguard/retry.hpp>
+
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace syncguard {
+
+/// Options of `lock()`. The defaults are those of the specification: ten retries, 100 ms,
+/// exponential with equal jitter, five seconds in all.
+struct lock_options {
+    milliseconds ttl = default_ttl;
+    /// How long to try in all. `milliseconds::max()`: until it succeeds or `stop` is requested.
+    milliseconds timeout{5'000};
+    retry_policy retry{};
+    /// Ends the waiting at once with `aborted`. It does not stop the release.
+    std::stop_token stop{};
+    /// Failures of this call's release. Unset: the backend's handler.
+    release_error_handler on_release_error{};
+};
+
+/// The lock that a function runs under, where the backend has no fences.
+class unfenced_held {
+  public:
+    explicit unfenced_held(detail::lease_core& core) noexcept : core_(&core) {}
+
+    [[nodiscard]] const syncguard::lock_id& lock_id() const noexcept { return core_->id(); }
+    [[nodiscard]] std::string_view key() const noexcept { return core_->key(); }
+    [[nodiscard]] unix_time expires_at() const noexcept { return core_->expires_at(); }
+
+    /// Whether the lock can still be relied upon. Ask before every step that must not be done twice.
+    [[nodiscard]] bool valid() const noexcept { return core_->valid(); }
+    [[nodiscard]] milliseconds remaining() const noexcept { return core_->remaining(); }
+
+    /// Lets the lock live `options.ttl` from now. Throws `lock_error`.
+    extend_result extend(const extend_options& options = {}, std::stop_token stop = {}) {
+        return core_->extend(options, std::move(stop));
+    }
+
+  protected:
+    detail::lease_core* core_;
+};
+
+/// The lock that a function runs under. Valid only during the call of that function.
+class held : public unfenced_held {
+  public:
+    using unfenced_held::unfenced_held;
+
+    [[nodiscard]] const syncguard::fence& fence() const noexcept { return core_->fence(); }
+};
+
+/// `held`, or `unfenced_held` for a backend without fences.
+template <capability_set Capabilities>
+using held_for = std::conditional_t<Capabilities::supports_fencing, held, unfenced_held>;
+
+namespace detail {
+
+/// Calls `attempt` until it returns true. Throws `acquisition_timeout` or `aborted`, and whatever
+/// `attempt` throws; a `network_timeout` that is due to this loop's own deadline counts as
+/// `acquisition_timeout`.
+void retry_until_acquired(
+    std::string_view key, const lock_options& options,
+    const std::function<bool(const acquire_options& options, std::stop_token stop)>& attempt);
+
+}  // namespace detail
+
+/// Takes the lock, calls `fn` with a `held&` (or with nothing), releases the lock. Returns what
+/// `fn` returns; what `fn` throws passes through, after the release.
+///
+/// Throws `lock_error`: `acquisition_timeout` when retries or time run out, `aborted` when
+/// `options.stop` is requested while waiting, `invalid_argument`, and system failures of the
+/// acquisition, which are not retried. A release that fails does not throw; see
+/// `lock_options::on_release_error`.
+///
+/// Thread safety: as the backend's. `options.stop` wakes a waiting caller at once.
+template <lock_backend B, class Fn>
+    requires std::invocable<Fn, held_for<typename B::capabilities_type>&> || std::invocable<Fn>
+decltype(auto) lock(const B& backend, std::string_view key, Fn&& fn,
+                    const lock_options& options = {}) {
+    using capabilities = typename B::capabilities_type;
+
+    acquire_result<capabilities> acquired;
+    detail::retry_until_acquired(
+        key, options, [&](const acquire_options& attempt, std::stop_token stop) {
+            acquired = backend.acquire(key, attempt, std::move(stop));
+            return acquired.ok();
+        });
+
+    auto& core = detail::access::core(*acquired);
+    core.on_release_error(options.on_release_error, release_source::lock_helper);
+    held_for<capabilities> held(core);
+    if constexpr (std::invocable<Fn, held_for<capabilities>&>) {
+        return std::invoke(std::forward<Fn>(fn), held);
+    } else {
+        return std::invoke(std::forward<Fn>(fn));
+    }
+}
+
+}  // namespace syncguard

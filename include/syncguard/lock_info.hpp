@@ -1,0 +1,39 @@
+/// What a lookup tells about a lock.
+#pragma once
+
+#include <syncguard/capabilities.hpp>
+#include <syncguard/fence.hpp>
+#include <syncguard/time.hpp>
+
+#include <string>
+
+namespace syncguard {
+
+/// A live lock, safe to log: hashes instead of the key and the lock id.
+template <capability_set Capabilities>
+struct lock_info {
+    std::string key_hash;
+    std::string lock_id_hash;
+    unix_time expires_at{};
+    unix_time acquired_at{};
+};
+
+template <capability_set Capabilities>
+    requires(Capabilities::supports_fencing)
+struct lock_info<Capabilities> {
+    std::string key_hash;
+    std::string lock_id_hash;
+    unix_time expires_at{};
+    unix_time acquired_at{};
+    syncguard::fence fence;
+};
+
+/// A live lock with its raw identifiers, for debugging only. SENSITIVE: `lock_id` is the right to
+/// release the lock. Reachable only through `get_by_key_raw` and `get_by_id_raw`.
+template <capability_set Capabilities>
+struct lock_info_debug : lock_info<Capabilities> {
+    std::string key;
+    std::string lock_id;
+};
+
+}  // namespace syncguard

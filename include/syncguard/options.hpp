@@ -1,0 +1,87 @@
+/// The options of calls and of backends.
+#pragma once
+
+#include <syncguard/error.hpp>
+#include <syncguard/time.hpp>
+
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+namespace syncguard {
+
+inline constexpr milliseconds default_ttl{30'000};
+
+/// No lock is taken for longer: the sum of a time and a TTL stays a valid time in every store.
+inline constexpr milliseconds max_ttl{std::chrono::years{100}};
+
+/// Options of every call. A `timeout` of zero means the backend's `operation_timeout`.
+struct call_options {
+    milliseconds timeout{0};
+};
+
+/// Options of an acquisition. `ttl` must be positive and at most `max_ttl`.
+struct acquire_options {
+    milliseconds ttl = default_ttl;
+    milliseconds timeout{0};
+};
+
+/// Options of an extension: the lock ends `ttl` from now, whatever was left before.
+struct extend_options {
+    milliseconds ttl = default_ttl;
+    milliseconds timeout{0};
+};
+
+// g++ 12 destroys aggregates with non-trivial members twice when they are brace-initialised inside
+// a co_await expression. Options that need no destructor are safe there.
+static_assert(std::is_trivially_destructible_v<call_options>);
+static_assert(std::is_trivially_destructible_v<acquire_options>);
+static_assert(std::is_trivially_destructible_v<extend_options>);
+
+/// Where a release that failed was started.
+enum class release_source {
+    disposal,     ///< The destructor of a lease.
+    lock_helper,  ///< The end of a `lock()` call.
+};
+
+[[nodiscard]] constexpr std::string_view to_string(release_source source) noexcept {
+    return source == release_source::disposal ? "disposal" : "lock";
+}
+
+/// What a release-error handler learns beside the error. The views live as long as the call.
+struct release_error_context {
+    std::string_view key;
+    std::string_view lock_id;
+    release_source source;
+};
+
+/// Receives system failures of releases that nobody could be told of by an exception. It may be
+/// called from any thread; what it throws is swallowed.
+using release_error_handler =
+    std::function<void(const lock_error& error, const release_error_context& context)>;
+
+/// Receives warnings for the operator. The text holds hashes, never keys or lock ids. It may be
+/// called from any thread; what it throws is swallowed.
+using warning_handler = std::function<void(std::string_view message)>;
+
+/// Options that all backends share.
+struct backend_options {
+    /// The deadline of a call that names none.
+    milliseconds operation_timeout{5'000};
+
+    /// Failures of releases in destructors. By default one line goes to the standard error, with
+    /// neither key nor lock id; it is left out where the environment says
+    /// `SYNCGUARD_ENV=production`, unless it also says `SYNCGUARD_DEBUG=true`.
+    release_error_handler on_release_error;
+
+    /// How long a destructor may wait for its release. Unset: as long as `operation_timeout`.
+    /// When it passes, the release goes on in the background and `on_release_error` receives
+    /// `network_timeout`.
+    std::optional<milliseconds> dispose_timeout;
+
+    /// Warnings, such as a fence counter near its end. By default a line on the standard error.
+    warning_handler on_warning;
+};
+
+}  // namespace syncguard

@@ -1,0 +1,44 @@
+/// Locks shared by all processes of a host, in a file. No server needed.
+#pragma once
+
+#include <syncguard/backend.hpp>
+
+#include <filesystem>
+#include <string_view>
+
+namespace syncguard::sqlite {
+
+struct capabilities {
+    static constexpr std::string_view backend = "sqlite";
+    static constexpr bool supports_fencing = true;
+    /// One host, one clock.
+    static constexpr syncguard::time_authority time_authority = syncguard::time_authority::server;
+};
+
+struct options {
+    /// The database file. Empty: `default_path()`, whose folder is created (mode 0700) if need be.
+    std::filesystem::path path{};
+    /// The store's clock; inject one to test expiry without waiting. All processes that share a
+    /// file must share its clock.
+    wall_clock clock{};
+};
+
+/// `$XDG_STATE_HOME/syncguard/locks.db`, or `~/.local/state/syncguard/locks.db` where the variable
+/// is unset or not absolute. Throws `lock_error` (invalid_argument) if there is no home either.
+[[nodiscard]] std::filesystem::path default_path();
+
+/// Every grant and release is on the disk before the call returns: fences survive a crash of the
+/// process and of the machine. The file is opened at the first operation, made if it is missing,
+/// and opened again if it was replaced or removed meanwhile.
+///
+/// Keep the file on a local disk: SQLite's locking is unreliable on network file systems.
+///
+/// Failures name the file: `invalid_argument` if it is not a SyncGuard database or was written by a
+/// newer version, `auth_failed` if permissions forbid, `service_unavailable` if the disk is full or
+/// fails, `network_timeout` if other processes keep it busy past the deadline.
+class backend : public basic_backend<capabilities> {
+  public:
+    explicit backend(options store = {}, backend_options common = {});
+};
+
+}  // namespace syncguard::sqlite

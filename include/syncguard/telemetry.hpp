@@ -1,0 +1,99 @@
+/// Opt-in telemetry: a decorator that tells of every operation. Without it, nothing is computed.
+#pragma once
+
+#include <syncguard/backend.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace syncguard {
+
+enum class event_type { acquire, release, extend, is_locked, lookup };
+
+/// "acquire", "release", "extend", "isLocked" or "lookup".
+[[nodiscard]] std::string_view to_string(event_type type) noexcept;
+
+/// One operation, after it ended.
+struct lock_event {
+    event_type type;
+    /// Whether it did what was asked; for `is_locked`: whether it is locked; for `lookup`: whether
+    /// there is a live lock. A system failure is false, without a reason.
+    bool ok;
+    std::optional<std::string> key_hash;      ///< Where the operation names a key.
+    std::optional<std::string> lock_id_hash;  ///< Where it names, or made, a lock id.
+    std::optional<failure_reason> reason;
+    std::optional<std::string> key;           ///< Raw. Only where `include_raw` permits.
+    std::optional<std::string> lock_id;       ///< Raw. Only where `include_raw` permits.
+};
+
+struct telemetry_options {
+    /// Called for every event, one at a time, on a thread of its own: it may be slow and may throw
+    /// without any effect on operations. Required.
+    std::function<void(const lock_event&)> on_event;
+
+    /// Whether events carry the raw key and lock id: a constant, or a decision per event (which
+    /// sees the sanitised event). A predicate that throws means no.
+    std::variant<bool, std::function<bool(const lock_event&)>> include_raw = false;
+
+    /// Events that may wait for a slow `on_event`. Further ones are dropped, and counted.
+    std::size_t queue_capacity = 4096;
+};
+
+namespace detail {
+
+class telemetry_engine;
+
+/// Knows how a telemetry engine is doing; shared by all copies of a backend.
+class telemetry_monitor {
+  public:
+    explicit telemetry_monitor(std::shared_ptr<telemetry_engine> engine);
+    [[nodiscard]] std::uint64_t dropped_events() const noexcept;
+    [[nodiscard]] bool flush(milliseconds timeout) const;
+    [[nodiscard]] std::shared_ptr<engine> as_engine() const;
+
+  private:
+    std::shared_ptr<telemetry_engine> engine_;
+};
+
+[[nodiscard]] telemetry_monitor observe(std::shared_ptr<engine> inner, telemetry_options options);
+
+}  // namespace detail
+
+/// A backend with telemetry. Works wherever the plain backend works.
+template <capability_set Capabilities>
+class observed_backend : public basic_backend<Capabilities> {
+  public:
+    observed_backend(detail::telemetry_monitor monitor, backend_options options)
+        : basic_backend<Capabilities>(monitor.as_engine(), std::move(options)),
+          monitor_(std::move(monitor)) {}
+
+    /// Events that were lost because `on_event` was too slow.
+    [[nodiscard]] std::uint64_t dropped_events() const noexcept { return monitor_.dropped_events(); }
+
+    /// Waits until every event so far was delivered; false if `timeout` passed first.
+    bool flush(milliseconds timeout) const { return monitor_.flush(timeout); }
+
+  private:
+    detail::telemetry_monitor monitor_;
+};
+
+/// Wraps a backend: same store, same locks, and an event for each operation. Calls that are refused
+/// for their arguments never reach the store and make no event. Throws `lock_error`
+/// (invalid_argument) if `on_event` is empty or `queue_capacity` is zero.
+///
+/// When the last copy of the wrapped backend goes, events that wait are delivered first.
+template <lock_backend B>
+[[nodiscard]] observed_backend<typename B::capabilities_type> with_telemetry(
+    const B& backend, telemetry_options options) {
+    const auto& core = detail::access::core(backend);
+    return {detail::observe(core.store(), std::move(options)), core.options()};
+}
+
+}  // namespace syncguard

@@ -1,0 +1,35 @@
+/// The parts of a backend URL: `scheme:body?option=value&...`.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace syncguard {
+
+/// What every engine's URL has in common. What the body means is the engine's business.
+class backend_url {
+  public:
+    /// Throws `lock_error` (invalid_argument) if there is no scheme or an option is malformed.
+    explicit backend_url(std::string_view text);
+
+    [[nodiscard]] const std::string& scheme() const noexcept { return scheme_; }
+    /// Between `scheme:` and `?`, not decoded.
+    [[nodiscard]] const std::string& body() const noexcept { return body_; }
+
+    /// Takes an option out, decoded; empty if it is absent.
+    [[nodiscard]] std::string take_option(const std::string& name);
+
+    /// Throws `lock_error` (invalid_argument) naming an option that nobody took.
+    void refuse_remaining_options() const;
+
+  private:
+    std::string scheme_;
+    std::string body_;
+    std::map<std::string, std::string> options_;
+};
+
+/// Decodes `%XX`. Throws `lock_error` (invalid_argument) if the digits are missing.
+[[nodiscard]] std::string percent_decoded(std::string_view text);
+
+}  // namespace syncguard

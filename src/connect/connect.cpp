@@ -1,0 +1,78 @@
+#include <syncguard/connect.hpp>
+#include <syncguard/error.hpp>
+#include <syncguard/memory.hpp>
+
+#include "backend_url.hpp"
+
+#ifdef SYNCGUARD_WITH_SQLITE
+#include <syncguard/sqlite.hpp>
+#endif
+
+#include <array>
+#include <string>
+#include <utility>
+
+namespace syncguard {
+
+namespace {
+
+using opener = any_backend (*)(backend_url url, backend_options options);
+
+any_backend open_memory(backend_url url, backend_options options) {
+    url.refuse_remaining_options();
+    if (!url.body().empty()) {
+        throw lock_error(error_code::invalid_argument,
+                         "'memory:' takes nothing after the colon: each store is its own");
+    }
+    return memory::backend({}, std::move(options));
+}
+
+#ifdef SYNCGUARD_WITH_SQLITE
+any_backend open_sqlite(backend_url url, backend_options options) {
+    url.refuse_remaining_options();
+    std::string_view body = url.body();
+    if (body.starts_with("//")) body.remove_prefix(2);
+    return sqlite::backend({.path = percent_decoded(body)}, std::move(options));
+}
+#else
+constexpr opener open_sqlite = nullptr;
+#endif
+
+struct engine_entry {
+    std::string_view scheme;
+    opener open;  ///< Null where the engine was left out of the build.
+};
+
+constexpr std::array engines{
+    engine_entry{"memory", &open_memory},
+    engine_entry{"sqlite", open_sqlite},
+};
+
+std::string known_schemes() {
+    std::string list;
+    for (const auto& entry : engines) {
+        if (entry.open == nullptr) continue;
+        if (!list.empty()) list += ", ";
+        list.append(entry.scheme).append(":");
+    }
+    return list;
+}
+
+}  // namespace
+
+any_backend connect(std::string_view url, backend_options options) {
+    backend_url parsed(url);
+    for (const auto& entry : engines) {
+        if (entry.scheme != parsed.scheme()) continue;
+        if (entry.open == nullptr) {
+            throw lock_error(error_code::invalid_argument,
+                             "this build has no '" + parsed.scheme() +
+                                 "' backend; rebuild with it, or use one of: " + known_schemes());
+        }
+        return entry.open(std::move(parsed), std::move(options));
+    }
+    throw lock_error(error_code::invalid_argument, "there is no backend '" + parsed.scheme() +
+                                                       ":'; use one of: " + known_schemes());
+}
+
+}  // namespace syncguard

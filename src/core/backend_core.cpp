@@ -1,0 +1,296 @@
+#include <syncguard/detail/backend_core.hpp>
+#include <syncguard/key.hpp>
+
+#include "fence_limits.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace syncguard::detail {
+
+/// One checked operation on its way to the engine and back. It stays where it was made: the request
+/// refers to the key.
+struct call {
+    call() = default;
+    call(const call&) = delete;
+    call& operator=(const call&) = delete;
+    ~call() = default;
+
+    std::string key;
+    std::optional<request> what;
+    call_limits limits;
+    milliseconds ttl{};
+    lease_clock::time_point sent_at;
+};
+
+namespace {
+
+void bound_call(call& made, milliseconds timeout, const backend_options& defaults,
+                std::stop_token stop) {
+    if (timeout < milliseconds{0}) {
+        throw lock_error(error_code::invalid_argument, "a timeout cannot be negative");
+    }
+    if (stop.stop_requested()) {
+        throw lock_error(error_code::aborted, "the operation was cancelled before it began");
+    }
+    // Longer waits are pointless, and their sum with the present would overflow.
+    constexpr milliseconds longest{std::chrono::years{1}};
+    const milliseconds allowed = timeout == milliseconds{0} ? defaults.operation_timeout : timeout;
+    made.limits.deadline = std::chrono::steady_clock::now() + std::min(allowed, longest);
+    made.limits.stop = std::move(stop);
+}
+
+milliseconds checked_ttl(milliseconds ttl) {
+    if (ttl <= milliseconds{0} || ttl > max_ttl) {
+        throw lock_error(error_code::invalid_argument,
+                         "a TTL is at least 1 ms and at most 100 years; got " +
+                             std::to_string(ttl.count()) + " ms");
+    }
+    return ttl;
+}
+
+// Preparation: check everything, then say what to ask the engine.
+
+void prepare_acquire(call& made, std::string_view key, const acquire_options& options,
+                     const backend_options& defaults, std::stop_token stop) {
+    made.key = normalize_and_validate_key(key);
+    made.ttl = checked_ttl(options.ttl);
+    bound_call(made, options.timeout, defaults, std::move(stop));
+    made.what = acquire_request{made.key, lock_id::generate(), made.ttl};
+    // The lease must not outlive the lock, so its time starts before the store hears of it.
+    made.sent_at = lease_clock::now();
+}
+
+void prepare_release(call& made, std::string_view id, const call_options& options,
+                     const backend_options& defaults, std::stop_token stop) {
+    made.what = release_request{lock_id::parse(id)};
+    bound_call(made, options.timeout, defaults, std::move(stop));
+}
+
+void prepare_extend(call& made, std::string_view id, const extend_options& options,
+                    const backend_options& defaults, std::stop_token stop) {
+    made.what = extend_request{lock_id::parse(id), checked_ttl(options.ttl)};
+    bound_call(made, options.timeout, defaults, std::move(stop));
+}
+
+template <class KeyRequest>
+void prepare_key(call& made, std::string_view key, const call_options& options,
+                 const backend_options& defaults, std::stop_token stop) {
+    made.key = normalize_and_validate_key(key);
+    made.what = KeyRequest{made.key};
+    bound_call(made, options.timeout, defaults, std::move(stop));
+}
+
+void prepare_id_lookup(call& made, std::string_view id, const call_options& options,
+                       const backend_options& defaults, std::stop_token stop) {
+    made.what = id_lookup_request{lock_id::parse(id)};
+    bound_call(made, options.timeout, defaults, std::move(stop));
+}
+
+// Conclusion: what the engine's answer means to the caller.
+
+release_result conclude_release(const outcome& answer) {
+    return {.ok = answer.ok};
+}
+
+extend_result conclude_extend(const outcome& answer) {
+    return {.ok = answer.ok, .expires_at = answer.expires_at};
+}
+
+error_context context_of(const call& made) {
+    error_context context{.key = made.key, .lock_id = {}};
+    std::visit(
+        [&](const auto& what) {
+            if constexpr (requires { what.id; }) context.lock_id = what.id.to_string();
+        },
+        *made.what);
+    return context;
+}
+
+/// Engines do not know what they were asked about as well as the caller does: adds key and lock id.
+[[noreturn]] void rethrow_with_context(const call& made) {
+    try {
+        throw;
+    } catch (const lock_error& failure) {
+        throw lock_error(failure.code(), failure.what(), context_of(made));
+    } catch (const std::exception& failure) {
+        throw lock_error(error_code::internal, failure.what(), context_of(made));
+    }
+}
+
+std::exception_ptr with_context(const call& made, std::exception_ptr failure) {
+    try {
+        try {
+            std::rethrow_exception(std::move(failure));
+        } catch (...) {
+            rethrow_with_context(made);
+        }
+    } catch (...) {
+        return std::current_exception();
+    }
+}
+
+}  // namespace
+
+backend_core::backend_core(std::shared_ptr<engine> store, backend_options options)
+    : store_(std::move(store)), options_(std::move(options)) {
+    if (!store_) throw lock_error(error_code::invalid_argument, "a backend needs an engine");
+    if (options_.operation_timeout <= milliseconds{0}) {
+        throw lock_error(error_code::invalid_argument, "operation_timeout must be positive");
+    }
+    if (options_.dispose_timeout && *options_.dispose_timeout <= milliseconds{0}) {
+        throw lock_error(error_code::invalid_argument, "dispose_timeout must be positive");
+    }
+}
+
+backend_core::lease_pointer backend_core::conclude_acquire(call& made, const outcome& answer,
+                                                           disposal how_to_dispose) const {
+    if (!answer.ok) return nullptr;
+    const auto& asked = std::get<acquire_request>(*made.what);
+    try {
+        warn_if_fence_runs_out(answer.fence, made.key, options_.on_warning);
+        return std::make_shared<lease_core>(grant{.backend = shared_from_this(),
+                                                  .key = std::move(made.key),
+                                                  .id = asked.id,
+                                                  .fence = answer.fence,
+                                                  .expires_at = answer.expires_at,
+                                                  .deadline = made.sent_at + made.ttl},
+                                            how_to_dispose);
+    } catch (...) {
+        // Nobody will ever own this grant: out of memory must not leave the key locked.
+        store_->start(release_request{asked.id}, made.limits, [](std::exception_ptr, outcome) {});
+        throw;
+    }
+}
+
+outcome backend_core::perform(const call& made) const {
+    try {
+        return store_->perform(*made.what, made.limits);
+    } catch (...) {
+        rethrow_with_context(made);
+    }
+}
+
+backend_core::lease_pointer backend_core::acquire(std::string_view key,
+                                                  const acquire_options& options,
+                                                  std::stop_token stop) const {
+    call made;
+    prepare_acquire(made, key, options, options_, std::move(stop));
+    const outcome answer = perform(made);
+    return conclude_acquire(made, answer, disposal::blocking);
+}
+
+release_result backend_core::release(std::string_view id, const call_options& options,
+                                     std::stop_token stop) const {
+    call made;
+    prepare_release(made, id, options, options_, std::move(stop));
+    return conclude_release(perform(made));
+}
+
+extend_result backend_core::extend(std::string_view id, const extend_options& options,
+                                   std::stop_token stop) const {
+    call made;
+    prepare_extend(made, id, options, options_, std::move(stop));
+    return conclude_extend(perform(made));
+}
+
+bool backend_core::is_locked(std::string_view key, const call_options& options,
+                             std::stop_token stop) const {
+    call made;
+    prepare_key<is_locked_request>(made, key, options, options_, std::move(stop));
+    return perform(made).ok;
+}
+
+std::optional<lock_record> backend_core::lookup_key(std::string_view key,
+                                                    const call_options& options,
+                                                    std::stop_token stop) const {
+    call made;
+    prepare_key<key_lookup_request>(made, key, options, options_, std::move(stop));
+    return perform(made).record;
+}
+
+std::optional<lock_record> backend_core::lookup_id(std::string_view id, const call_options& options,
+                                                   std::stop_token stop) const {
+    call made;
+    prepare_id_lookup(made, id, options, options_, std::move(stop));
+    return perform(made).record;
+}
+
+template <class Result, class Prepare, class Conclude>
+void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept {
+    try {
+        auto made = std::make_shared<call>();
+        prepare(*made);
+        const call& sent = *made;
+        store_->start(*sent.what, sent.limits,
+                      [made = std::move(made), conclude, done, self = shared_from_this()](
+                          std::exception_ptr failure, outcome answer) {
+                          Result result{};
+                          try {
+                              if (!failure) result = conclude(*made, std::move(answer));
+                          } catch (...) {
+                              failure = std::current_exception();
+                          }
+                          if (failure) failure = with_context(*made, std::move(failure));
+                          done(std::move(failure), std::move(result));
+                      });
+    } catch (...) {
+        done(std::current_exception(), Result{});
+    }
+}
+
+void backend_core::start_acquire(std::string_view key, const acquire_options& options,
+                                 std::stop_token stop, receiver<lease_pointer> done) const noexcept {
+    start<lease_pointer>(
+        [&](call& made) { prepare_acquire(made, key, options, options_, std::move(stop)); },
+        [this](call& made, const outcome& answer) {
+            return conclude_acquire(made, answer, disposal::background);
+        },
+        std::move(done));
+}
+
+void backend_core::start_release(std::string_view id, const call_options& options,
+                                 std::stop_token stop,
+                                 receiver<release_result> done) const noexcept {
+    start<release_result>(
+        [&](call& made) { prepare_release(made, id, options, options_, std::move(stop)); },
+        [](call&, const outcome& answer) { return conclude_release(answer); }, std::move(done));
+}
+
+void backend_core::start_extend(std::string_view id, const extend_options& options,
+                                std::stop_token stop, receiver<extend_result> done) const noexcept {
+    start<extend_result>(
+        [&](call& made) { prepare_extend(made, id, options, options_, std::move(stop)); },
+        [](call&, const outcome& answer) { return conclude_extend(answer); }, std::move(done));
+}
+
+void backend_core::start_is_locked(std::string_view key, const call_options& options,
+                                   std::stop_token stop, receiver<bool> done) const noexcept {
+    start<bool>(
+        [&](call& made) {
+            prepare_key<is_locked_request>(made, key, options, options_, std::move(stop));
+        },
+        [](call&, const outcome& answer) { return answer.ok; }, std::move(done));
+}
+
+void backend_core::start_lookup_key(
+    std::string_view key, const call_options& options, std::stop_token stop,
+    receiver<std::optional<lock_record>> done) const noexcept {
+    start<std::optional<lock_record>>(
+        [&](call& made) {
+            prepare_key<key_lookup_request>(made, key, options, options_, std::move(stop));
+        },
+        [](call&, outcome answer) { return std::move(answer.record); }, std::move(done));
+}
+
+void backend_core::start_lookup_id(std::string_view id, const call_options& options,
+                                   std::stop_token stop,
+                                   receiver<std::optional<lock_record>> done) const noexcept {
+    start<std::optional<lock_record>>(
+        [&](call& made) { prepare_id_lookup(made, id, options, options_, std::move(stop)); },
+        [](call&, outcome answer) { return std::move(answer.record); }, std::move(done));
+}
+
+}  // namespace syncguard::detail

@@ -1,0 +1,81 @@
+#include "background_thread.hpp"
+
+#include "fork_generation.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace syncguard {
+
+struct background_thread::shared_state {
+    explicit shared_state(std::size_t most) : capacity(most) {}
+
+    const std::size_t capacity;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> queue;
+    std::uint64_t posted = 0;
+    std::uint64_t finished = 0;
+    bool ending = false;
+};
+
+background_thread::background_thread(std::size_t capacity)
+    : state_(std::make_shared<shared_state>(capacity)), owning_process_(fork_generation()) {}
+
+background_thread::~background_thread() {
+    if (owning_process_ != fork_generation()) {
+        // The thread stayed in the parent, perhaps with the mutex locked: touch nothing of it.
+        if (thread_.joinable()) thread_.detach();
+        new std::shared_ptr<shared_state>(state_);
+        return;
+    }
+    {
+        const std::lock_guard guard(state_->mutex);
+        state_->ending = true;
+    }
+    state_->changed.notify_all();
+    if (!thread_.joinable()) return;
+    if (thread_.get_id() == std::this_thread::get_id()) {
+        thread_.detach();
+    } else {
+        thread_.join();
+    }
+}
+
+bool background_thread::try_post(std::function<void()> task) {
+    if (owning_process_ != fork_generation()) return false;
+    {
+        const std::lock_guard guard(state_->mutex);
+        if (state_->queue.size() >= state_->capacity) return false;
+        if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(state); });
+        state_->queue.push_back(std::move(task));
+        ++state_->posted;
+    }
+    state_->changed.notify_all();
+    return true;
+}
+
+bool background_thread::flush(milliseconds timeout) {
+    if (owning_process_ != fork_generation()) return false;
+    std::unique_lock guard(state_->mutex);
+    const std::uint64_t target = state_->posted;
+    return state_->changed.wait_for(guard, timeout, [&] { return state_->finished >= target; });
+}
+
+void background_thread::run(const std::shared_ptr<shared_state>& state) {
+    std::unique_lock guard(state->mutex);
+    while (true) {
+        state->changed.wait(guard, [&] { return state->ending || !state->queue.empty(); });
+        if (state->queue.empty()) return;
+        auto task = std::move(state->queue.front());
+        state->queue.pop_front();
+        guard.unlock();
+        task();
+        task = nullptr;
+        guard.lock();
+        ++state->finished;
+        state->changed.notify_all();
+    }
+}
+
+}  // namespace syncguard

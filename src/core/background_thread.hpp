@@ -1,0 +1,43 @@
+/// A thread that runs tasks one after another, from a bounded queue.
+#pragma once
+
+#include <syncguard/time.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace syncguard {
+
+/// The thread starts with the first task. Destruction runs what is queued, then ends the thread;
+/// destroyed on the thread itself (by the last task), it lets the thread end on its own.
+///
+/// Thread safety: all members may be called concurrently. A forked child has no such thread: there
+/// `try_post` refuses, and destruction does not wait.
+class background_thread {
+  public:
+    explicit background_thread(std::size_t capacity);
+    background_thread(const background_thread&) = delete;
+    background_thread& operator=(const background_thread&) = delete;
+    ~background_thread();
+
+    /// False if the queue is full. Tasks must not throw.
+    [[nodiscard]] bool try_post(std::function<void()> task);
+
+    /// Waits until every task posted so far has run; false if `timeout` passes first.
+    [[nodiscard]] bool flush(milliseconds timeout);
+
+  private:
+    struct shared_state;
+    static void run(const std::shared_ptr<shared_state>& state);
+
+    std::shared_ptr<shared_state> state_;
+    std::thread thread_;
+    std::uint32_t owning_process_;
+};
+
+}  // namespace syncguard

@@ -1,0 +1,34 @@
+#include "base64url.hpp"
+
+#include <string_view>
+
+namespace syncguard {
+
+namespace {
+constexpr std::string_view alphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+}
+
+std::array<char, 22> base64url(std::span<const std::uint8_t, 16> bytes) noexcept {
+    std::array<char, 22> text{};
+    std::size_t out = 0;
+    for (std::size_t in = 0; in < 15; in += 3) {
+        const std::uint32_t group = std::uint32_t{bytes[in]} << 16U |
+                                    std::uint32_t{bytes[in + 1]} << 8U |
+                                    std::uint32_t{bytes[in + 2]};
+        text[out++] = alphabet[group >> 18U];
+        text[out++] = alphabet[group >> 12U & 63U];
+        text[out++] = alphabet[group >> 6U & 63U];
+        text[out++] = alphabet[group & 63U];
+    }
+    text[out++] = alphabet[bytes[15] >> 2U];
+    text[out] = alphabet[(bytes[15] & 3U) << 4U];
+    return text;
+}
+
+bool is_base64url(char c) noexcept {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+}
+
+}  // namespace syncguard

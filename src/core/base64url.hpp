@@ -1,0 +1,17 @@
+/// Base64 for URLs (RFC 4648 section 5), without padding.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace syncguard {
+
+/// Sixteen bytes, the only size the formats know, as 22 characters.
+[[nodiscard]] std::array<char, 22> base64url(std::span<const std::uint8_t, 16> bytes) noexcept;
+
+/// Whether `c` is one of the 64 characters.
+[[nodiscard]] bool is_base64url(char c) noexcept;
+
+}  // namespace syncguard

@@ -1,0 +1,181 @@
+#include <syncguard/key.hpp>
+#include <syncguard/telemetry.hpp>
+
+#include "background_thread.hpp"
+
+#include <atomic>
+#include <utility>
+
+namespace syncguard {
+
+std::string_view to_string(event_type type) noexcept {
+    switch (type) {
+        case event_type::acquire: return "acquire";
+        case event_type::release: return "release";
+        case event_type::extend: return "extend";
+        case event_type::is_locked: return "isLocked";
+        case event_type::lookup: return "lookup";
+    }
+    return "";
+}
+
+namespace detail {
+
+namespace {
+
+/// What is kept of an operation until the event is made of it, on the telemetry thread: hashing and
+/// the user's code cost the operation nothing.
+struct observation {
+    event_type type;
+    std::optional<std::string> key;
+    std::optional<lock_id> id;
+    bool ok = false;
+    std::optional<failure_reason> reason;
+};
+
+observation describe(const acquire_request& what) {
+    return {event_type::acquire, std::string(what.key), what.id};
+}
+observation describe(const release_request& what) {
+    return {event_type::release, std::nullopt, what.id};
+}
+observation describe(const extend_request& what) {
+    return {event_type::extend, std::nullopt, what.id};
+}
+observation describe(const is_locked_request& what) {
+    return {event_type::is_locked, std::string(what.key), std::nullopt};
+}
+observation describe(const key_lookup_request& what) {
+    return {event_type::lookup, std::string(what.key), std::nullopt};
+}
+observation describe(const id_lookup_request& what) {
+    return {event_type::lookup, std::nullopt, what.id};
+}
+
+observation describe(const request& what) {
+    return std::visit([](const auto& typed) { return describe(typed); }, what);
+}
+
+/// What the telemetry thread needs; it outlives the engine while events wait.
+class event_sink {
+  public:
+    explicit event_sink(telemetry_options options) : options_(std::move(options)) {}
+
+    void deliver(const observation& seen) const noexcept {
+        try {
+            options_.on_event(make_event(seen));
+        } catch (...) {  // NOLINT(bugprone-empty-catch): the user's code must not break operations
+        }
+    }
+
+  private:
+    [[nodiscard]] lock_event make_event(const observation& seen) const {
+        lock_event event{.type = seen.type, .ok = seen.ok, .reason = seen.reason};
+        // A lock id that was made for an attempt and not granted never became a lock.
+        const bool has_id = seen.id && (seen.type != event_type::acquire || seen.ok);
+        if (seen.key) event.key_hash = hash_key(*seen.key);
+        if (has_id) event.lock_id_hash = hash_key(seen.id->str());
+        if (raw_wanted(event)) {
+            event.key = seen.key;
+            if (has_id) event.lock_id = seen.id->to_string();
+        }
+        return event;
+    }
+
+    [[nodiscard]] bool raw_wanted(const lock_event& event) const noexcept {
+        if (const bool* always = std::get_if<bool>(&options_.include_raw)) return *always;
+        try {
+            const auto& decide = std::get<1>(options_.include_raw);
+            return decide && decide(event);
+        } catch (...) {
+            return false;
+        }
+    }
+
+    telemetry_options options_;
+};
+
+}  // namespace
+
+class telemetry_engine : public engine {
+  public:
+    telemetry_engine(std::shared_ptr<engine> inner, telemetry_options options)
+        : inner_(std::move(inner)),
+          events_(options.queue_capacity),
+          sink_(std::make_shared<const event_sink>(std::move(options))) {}
+
+    [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+        return inner_->capabilities();
+    }
+
+    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
+        try {
+            outcome answer = inner_->perform(what, limits);
+            publish(describe(what), answer);
+            return answer;
+        } catch (...) {
+            publish(describe(what), outcome{});
+            throw;
+        }
+    }
+
+    void start(const request& what, const call_limits& limits, completion done) override {
+        // The store keeps this engine alive until the answer is here: the telemetry backend is what
+        // the caller's operation holds.
+        inner_->start(what, limits,
+                      [this, seen = describe(what), done = std::move(done)](
+                          std::exception_ptr failure, outcome answer) {
+                          publish(seen, answer);
+                          done(std::move(failure), std::move(answer));
+                      });
+    }
+
+    [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
+    [[nodiscard]] bool flush(milliseconds timeout) { return events_.flush(timeout); }
+
+  private:
+    void publish(observation seen, const outcome& answer) noexcept {
+        seen.ok = answer.ok;
+        seen.reason = answer.reason;
+        try {
+            if (events_.try_post([sink = sink_, seen = std::move(seen)] { sink->deliver(seen); })) {
+                return;
+            }
+        } catch (...) {  // NOLINT(bugprone-empty-catch): counted below, like a full queue
+        }
+        ++dropped_;
+    }
+
+    std::shared_ptr<engine> inner_;
+    background_thread events_;
+    std::shared_ptr<const event_sink> sink_;
+    std::atomic<std::uint64_t> dropped_{0};
+};
+
+telemetry_monitor::telemetry_monitor(std::shared_ptr<telemetry_engine> engine)
+    : engine_(std::move(engine)) {}
+
+std::uint64_t telemetry_monitor::dropped_events() const noexcept {
+    return engine_->dropped();
+}
+
+bool telemetry_monitor::flush(milliseconds timeout) const {
+    return engine_->flush(timeout);
+}
+
+std::shared_ptr<engine> telemetry_monitor::as_engine() const {
+    return engine_;
+}
+
+telemetry_monitor observe(std::shared_ptr<engine> inner, telemetry_options options) {
+    if (!options.on_event) {
+        throw lock_error(error_code::invalid_argument, "telemetry needs an on_event callback");
+    }
+    if (options.queue_capacity == 0) {
+        throw lock_error(error_code::invalid_argument, "queue_capacity must be at least 1");
+    }
+    return telemetry_monitor(std::make_shared<telemetry_engine>(std::move(inner), std::move(options)));
+}
+
+}  // namespace detail
+}  // namespace syncguard

@@ -1,0 +1,169 @@
+#include "engine.hpp"
+
+#include "../core/fence_limits.hpp"
+
+#include <chrono>
+#include <utility>
+
+namespace syncguard::memory {
+
+memory_engine::memory_engine(options store) : options_(std::move(store)) {}
+
+backend_capabilities memory_engine::capabilities() const noexcept {
+    return {memory::capabilities::backend, memory::capabilities::supports_fencing,
+            memory::capabilities::time_authority};
+}
+
+outcome memory_engine::perform(const request& what, const call_limits& /*limits*/) {
+    // Nothing here waits, so deadline and stop request have no moment to act in.
+    const std::lock_guard guard(mutex_);
+    return std::visit([this](const auto& typed) { return apply(typed); }, what);
+}
+
+void memory_engine::start(const request& what, const call_limits& limits, completion done) {
+    outcome answer;
+    std::exception_ptr failure;
+    try {
+        answer = perform(what, limits);
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    done(std::move(failure), std::move(answer));
+}
+
+std::size_t memory_engine::stored_locks() const {
+    const std::lock_guard guard(mutex_);
+    return held_.size();
+}
+
+unix_time memory_engine::now() const {
+    if (options_.clock) return options_.clock();
+    return std::chrono::floor<milliseconds>(std::chrono::system_clock::now());
+}
+
+memory_engine::key_node* memory_engine::find_key(std::string_view key) {
+    const auto found = keys_.find(key);
+    return found == keys_.end() ? nullptr : &*found;
+}
+
+memory_engine::key_node* memory_engine::find_owned(const lock_id& id) {
+    const auto found = by_id_.find(id);
+    if (found == by_id_.end()) return nullptr;
+    key_node* node = found->second;
+    // The index is kept exact; ownership is verified all the same (ADR-003).
+    return node->second.lock && node->second.lock->id == id ? node : nullptr;
+}
+
+void memory_engine::erase_lock(key_node& node) {
+    const lock_entry& lock = *node.second.lock;
+    by_id_.erase(lock.id);
+    key_node* last = held_.back();
+    held_[lock.place] = last;
+    last->second.lock->place = lock.place;
+    held_.pop_back();
+    node.second.lock.reset();
+}
+
+/// Looks at two locks for each one that is added, so that expired ones cannot pile up.
+void memory_engine::sweep_a_little(unix_time now) {
+    for (int looks = 0; looks < 2 && !held_.empty(); ++looks) {
+        if (sweep_at_ >= held_.size()) sweep_at_ = 0;
+        key_node& node = *held_[sweep_at_];
+        if (is_live(node.second.lock->expires_at, now)) {
+            ++sweep_at_;
+        } else {
+            erase_lock(node);
+        }
+    }
+}
+
+outcome memory_engine::apply(const acquire_request& what) {
+    const unix_time at = now();
+    sweep_a_little(at);
+
+    key_node* known = find_key(what.key);
+    key_node& node = known != nullptr
+                         ? *known
+                         : *keys_.try_emplace(std::string(what.key),
+                                              key_entry{options_.fences_start_after, std::nullopt})
+                                .first;
+    key_entry& entry = node.second;
+    if (entry.lock && is_live(entry.lock->expires_at, at)) {
+        return outcome::failed(failure_reason::locked);
+    }
+
+    const fence granted = checked_fence(entry.fence_counter + 1);
+    if (entry.lock) erase_lock(node);
+    held_.push_back(&node);
+    try {
+        by_id_.emplace(what.id, &node);
+    } catch (...) {
+        held_.pop_back();
+        throw;
+    }
+    ++entry.fence_counter;
+    entry.lock = lock_entry{.id = what.id,
+                            .expires_at = at + what.ttl,
+                            .acquired_at = at,
+                            .fence = granted,
+                            .place = held_.size() - 1};
+    return outcome::granted(entry.lock->expires_at, granted);
+}
+
+outcome memory_engine::apply(const release_request& what) {
+    key_node* node = find_owned(what.id);
+    if (node == nullptr) return outcome::failed(failure_reason::not_found);
+    const bool live = is_live(node->second.lock->expires_at, now());
+    erase_lock(*node);
+    return live ? outcome::done() : outcome::failed(failure_reason::expired);
+}
+
+outcome memory_engine::apply(const extend_request& what) {
+    key_node* node = find_owned(what.id);
+    if (node == nullptr) return outcome::failed(failure_reason::not_found);
+    const unix_time at = now();
+    lock_entry& lock = *node->second.lock;
+    if (!is_live(lock.expires_at, at)) {
+        erase_lock(*node);
+        return outcome::failed(failure_reason::expired);
+    }
+    lock.expires_at = at + what.ttl;
+    return outcome::extended(lock.expires_at);
+}
+
+outcome memory_engine::apply(const is_locked_request& what) {
+    const key_node* node = find_key(what.key);
+    return outcome::yes_or_no(node != nullptr && node->second.lock &&
+                              is_live(node->second.lock->expires_at, now()));
+}
+
+namespace {
+
+template <class Node>
+outcome describe(const Node& node, unix_time now) {
+    const auto& lock = *node.second.lock;
+    if (!is_live(lock.expires_at, now)) return outcome::nothing_found();
+    return outcome::found({.key = node.first,
+                           .id = lock.id,
+                           .expires_at = lock.expires_at,
+                           .acquired_at = lock.acquired_at,
+                           .fence = lock.fence});
+}
+
+}  // namespace
+
+outcome memory_engine::apply(const key_lookup_request& what) {
+    const key_node* node = find_key(what.key);
+    if (node == nullptr || !node->second.lock) return outcome::nothing_found();
+    return describe(*node, now());
+}
+
+outcome memory_engine::apply(const id_lookup_request& what) {
+    const key_node* node = find_owned(what.id);
+    return node == nullptr ? outcome::nothing_found() : describe(*node, now());
+}
+
+backend::backend(options store, backend_options common)
+    : basic_backend(std::make_shared<memory_engine>(std::move(store)), std::move(common)) {}
+
+}  // namespace syncguard::memory

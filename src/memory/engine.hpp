@@ -1,0 +1,74 @@
+/// The in-process store: what is locked, and how far each key's fences have come.
+#pragma once
+
+#include <syncguard/engine.hpp>
+#include <syncguard/memory.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace syncguard::memory {
+
+/// One mutex guards everything: no operation does more under it than a few look-ups.
+class memory_engine : public engine {
+  public:
+    explicit memory_engine(options store);
+
+    [[nodiscard]] backend_capabilities capabilities() const noexcept override;
+    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
+    void start(const request& what, const call_limits& limits, completion done) override;
+
+    /// How many locks are in the store, live or not yet swept.
+    [[nodiscard]] std::size_t stored_locks() const;
+
+  private:
+    /// The lock on a key. It has a place in `held_` for the sweep and one in `by_id_`.
+    struct lock_entry {
+        lock_id id;
+        unix_time expires_at;
+        unix_time acquired_at;
+        syncguard::fence fence;
+        std::size_t place;
+    };
+
+    /// All that is known of a key. The counter stays when the lock goes.
+    struct key_entry {
+        std::uint64_t fence_counter;
+        std::optional<lock_entry> lock;
+    };
+
+    struct text_hash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const noexcept {
+            return std::hash<std::string_view>{}(text);
+        }
+    };
+    using key_table = std::unordered_map<std::string, key_entry, text_hash, std::equal_to<>>;
+    using key_node = key_table::value_type;
+
+    outcome apply(const acquire_request& what);
+    outcome apply(const release_request& what);
+    outcome apply(const extend_request& what);
+    outcome apply(const is_locked_request& what);
+    outcome apply(const key_lookup_request& what);
+    outcome apply(const id_lookup_request& what);
+
+    [[nodiscard]] unix_time now() const;
+    [[nodiscard]] key_node* find_key(std::string_view key);
+    [[nodiscard]] key_node* find_owned(const lock_id& id);
+    void erase_lock(key_node& node);
+    void sweep_a_little(unix_time now);
+
+    const options options_;
+    mutable std::mutex mutex_;
+    key_table keys_;
+    std::unordered_map<lock_id, key_node*> by_id_;
+    std::vector<key_node*> held_;
+    std::size_t sweep_at_ = 0;
+};
+
+}  // namespace syncguard::memory

@@ -1,0 +1,76 @@
+#include "call_queue.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace syncguard::sqlite {
+
+namespace {
+
+constexpr std::size_t most_waiting = 100'000;
+
+/// A call that waits for its turn. Whoever claims it first, its turn or a stop request, ends it.
+class waiting_call : public std::enable_shared_from_this<waiting_call> {
+  public:
+    waiting_call(const request& what, const call_limits& limits, completion done)
+        : what_(what), limits_(limits), done_(std::move(done)) {}
+
+    void watch_for_stop() {
+        on_stop_.emplace(limits_.stop, [weak = weak_from_this()] {
+            if (const auto self = weak.lock()) {
+                self->refuse(error_code::aborted, "the operation was cancelled while it waited");
+            }
+        });
+    }
+
+    void run(engine& target) {
+        if (claimed_.exchange(true)) return;
+        outcome answer;
+        std::exception_ptr failure;
+        try {
+            answer = target.perform(what_, limits_);
+        } catch (...) {
+            failure = std::current_exception();
+        }
+        finish(std::move(failure), std::move(answer));
+    }
+
+    void refuse(error_code code, const char* why) {
+        if (claimed_.exchange(true)) return;
+        finish(std::make_exception_ptr(lock_error(code, why)), {});
+    }
+
+  private:
+    void finish(std::exception_ptr failure, outcome answer) {
+        // The completion may own what keeps the engine alive: let it go when it has been told.
+        const completion done = std::move(done_);
+        done(std::move(failure), std::move(answer));
+    }
+
+    request what_;
+    call_limits limits_;
+    completion done_;
+    std::atomic<bool> claimed_{false};
+    std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+};
+
+}  // namespace
+
+call_queue::call_queue() : thread_(most_waiting) {}
+
+void call_queue::post(engine& target, const request& what, const call_limits& limits,
+                      completion done) {
+    auto call = std::make_shared<waiting_call>(what, limits, std::move(done));
+    call->watch_for_stop();
+    if (!thread_.try_post([call, &target] { call->run(target); })) {
+        call->refuse(error_code::rate_limited,
+                     "too many asynchronous calls wait for the lock file already");
+    }
+}
+
+}  // namespace syncguard::sqlite

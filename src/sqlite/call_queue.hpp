@@ -1,0 +1,22 @@
+/// The asynchronous door: runs blocking calls on a thread of their own.
+#pragma once
+
+#include "../core/background_thread.hpp"
+
+#include <syncguard/engine.hpp>
+
+namespace syncguard::sqlite {
+
+class call_queue {
+  public:
+    call_queue();
+
+    /// Runs `target.perform(what, limits)` on the queue's thread and tells `done`. A call that is
+    /// cancelled while it waits for its turn completes at once.
+    void post(engine& target, const request& what, const call_limits& limits, completion done);
+
+  private:
+    background_thread thread_;
+};
+
+}  // namespace syncguard::sqlite

@@ -1,0 +1,220 @@
+#include "database.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace syncguard::sqlite {
+
+statement::statement(database& owner, std::string_view sql) : owner_(&owner) {
+    sqlite3_stmt* handle = nullptr;
+    const int result =
+        sqlite3_prepare_v3(owner.handle_.get(), sql.data(), static_cast<int>(sql.size()),
+                           SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
+    handle_.reset(handle);
+    if (result != SQLITE_OK) owner.fail(result);
+}
+
+void statement::finalizer::operator()(sqlite3_stmt* handle) const noexcept {
+    sqlite3_finalize(handle);
+}
+
+void statement::bind(int place, std::int64_t value) {
+    const int result = sqlite3_bind_int64(handle_.get(), place, value);
+    if (result != SQLITE_OK) owner_->fail(result);
+}
+
+void statement::bind(int place, std::string_view value) {
+    const int result = sqlite3_bind_text(handle_.get(), place, value.data(),
+                                         static_cast<int>(value.size()), SQLITE_STATIC);
+    if (result != SQLITE_OK) owner_->fail(result);
+}
+
+statement::execution::~execution() {
+    sqlite3_reset(of_.handle_.get());
+}
+
+bool statement::execution::step() {
+    const int result = sqlite3_step(of_.handle_.get());
+    if (result == SQLITE_ROW) return true;
+    if (result == SQLITE_DONE) return false;
+    of_.owner_->fail(result);
+}
+
+std::int64_t statement::execution::integer(int column) const noexcept {
+    return sqlite3_column_int64(of_.handle_.get(), column);
+}
+
+std::string_view statement::execution::text(int column) const noexcept {
+    const auto* bytes = sqlite3_column_text(of_.handle_.get(), column);
+    const int length = sqlite3_column_bytes(of_.handle_.get(), column);
+    if (bytes == nullptr) return {};
+    return {reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(length)};
+}
+
+database::database(std::filesystem::path path) : path_(std::move(path)) {
+    sqlite3* handle = nullptr;
+    const int result = sqlite3_open_v2(
+        path_.c_str(), &handle,
+        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE,
+        nullptr);
+    handle_.reset(handle);
+    if (handle == nullptr) throw std::bad_alloc();
+    if (result != SQLITE_OK) fail(result);
+    sqlite3_busy_handler(handle, &database::on_busy, this);
+    remember_file();
+}
+
+void database::closer::operator()(sqlite3* handle) const noexcept {
+    sqlite3_close_v2(handle);
+}
+
+void database::remember_file() noexcept {
+    struct stat now {};
+    if (::stat(path_.c_str(), &now) == 0) {
+        device_ = now.st_dev;
+        inode_ = now.st_ino;
+    }
+}
+
+bool database::is_still_in_place() const noexcept {
+    struct stat now {};
+    return ::stat(path_.c_str(), &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
+}
+
+bool database::in_transaction() const noexcept {
+    return sqlite3_get_autocommit(handle_.get()) == 0;
+}
+
+void database::execute(const std::string& sql) {
+    const int result = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+    if (result != SQLITE_OK) fail(result);
+}
+
+void database::execute_patiently(const std::string& sql) {
+    for (int tries = 0;; ++tries) {
+        const int result = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+        if (result == SQLITE_OK) return;
+        if ((result & 0xFF) != SQLITE_BUSY || !wait_while_busy(tries)) fail(result);
+    }
+}
+
+std::string database::query(const std::string& sql) {
+    statement asked(*this, sql);
+    auto running = asked.with();
+    return running.step() ? std::string(running.text(0)) : std::string();
+}
+
+int database::on_busy(void* self, int tries) {
+    // SQLite calls this through C: nothing may be thrown.
+    try {
+        return static_cast<const database*>(self)->wait_while_busy(tries) ? 1 : 0;
+    } catch (...) {
+        return 0;
+    }
+}
+
+/// Another process holds the file. Waits a little, longer each time; false when the limits say that
+/// it has been enough.
+bool database::wait_while_busy(int tries) const {
+    using namespace std::chrono;
+    if (limits_ == nullptr || limits_->stop.stop_requested()) return false;
+    const auto left = limits_->deadline - steady_clock::now();
+    if (left <= steady_clock::duration::zero()) return false;
+
+    constexpr microseconds shortest{50};
+    constexpr microseconds longest{5'000};
+    const microseconds pause = std::min(longest, shortest * (1 << std::min(tries, 10)));
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock guard(mutex);
+    never.wait_for(guard, limits_->stop, std::min<steady_clock::duration>(pause, left),
+                   [] { return false; });
+    return true;
+}
+
+void database::fail(int result_code) const {
+    const std::string file = "lock file '" + path_.string() + "'";
+    const int system_error = sqlite3_system_errno(handle_.get());
+    const std::string reason = system_error != 0 ? std::generic_category().message(system_error)
+                                                 : std::string(sqlite3_errstr(result_code));
+    const bool forbidden =
+        system_error == EACCES || system_error == EPERM || system_error == EROFS;
+
+    switch (result_code & 0xFF) {
+        case SQLITE_BUSY:
+        case SQLITE_LOCKED:
+            if (limits_ != nullptr && limits_->stop.stop_requested()) {
+                throw lock_error(error_code::aborted,
+                                 "the operation was cancelled while other processes used the " + file);
+            }
+            throw lock_error(error_code::network_timeout,
+                             "other processes kept the " + file +
+                                 " busy until the deadline; try again or allow more time");
+        case SQLITE_NOTADB:
+            throw lock_error(error_code::invalid_argument,
+                             "the " + file +
+                                 " is not an SQLite database; it was left as it is. Choose another "
+                                 "file");
+        case SQLITE_CORRUPT:
+            throw lock_error(error_code::internal,
+                             "the " + file + " is damaged (" + reason +
+                                 "); nothing was granted. Restore it or move it away");
+        case SQLITE_FULL:
+            throw lock_error(error_code::service_unavailable,
+                             "no space is left for the " + file +
+                                 "; nothing was changed. Free some space and try again");
+        case SQLITE_READONLY:
+        case SQLITE_PERM:
+        case SQLITE_AUTH:
+            throw lock_error(error_code::auth_failed,
+                             "no permission to write the " + file + " or its folder (" + reason +
+                                 "); SQLite needs both");
+        case SQLITE_CANTOPEN:
+            throw lock_error(
+                forbidden ? error_code::auth_failed : error_code::service_unavailable,
+                "cannot open the " + file + " (" + reason +
+                    "); check that its folder exists and that you may write to it");
+        case SQLITE_IOERR:
+            if (forbidden) {
+                throw lock_error(error_code::auth_failed,
+                                 "no permission to write the " + file + " (" + reason + ")");
+            }
+            throw lock_error(error_code::service_unavailable,
+                             "reading or writing the " + file + " failed (" + reason +
+                                 "); check the disk");
+        case SQLITE_NOMEM: throw std::bad_alloc();
+        default:
+            throw lock_error(error_code::internal, "the " + file + " could not be used (" +
+                                                       sqlite3_errmsg(handle_.get()) + ")");
+    }
+}
+
+transaction::transaction(database& on) : on_(on) {
+    on_.execute("BEGIN IMMEDIATE");
+}
+
+transaction::~transaction() {
+    if (!on_.in_transaction()) return;
+    try {
+        on_.execute("ROLLBACK");
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the failure that led here is the one to tell
+    }
+}
+
+void transaction::commit() {
+    on_.execute("COMMIT");
+}
+
+}  // namespace syncguard::sqlite

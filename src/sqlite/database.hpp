@@ -1,0 +1,133 @@
+/// SQLite as this project uses it: one connection, prepared statements, errors that name the file.
+/// Knows nothing about locks.
+#pragma once
+
+#include <syncguard/engine.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace syncguard::sqlite {
+
+class database;
+
+/// A prepared statement. Bind, then `step` until it returns false; `reset` happens by itself.
+class statement {
+  public:
+    statement(database& owner, std::string_view sql);
+
+    /// One execution: holds the bound values and the current row.
+    class execution {
+      public:
+        execution(const execution&) = delete;
+        execution& operator=(const execution&) = delete;
+        ~execution();
+
+        /// True if there is a row.
+        bool step();
+        [[nodiscard]] std::int64_t integer(int column) const noexcept;
+        /// Valid until the next step.
+        [[nodiscard]] std::string_view text(int column) const noexcept;
+
+      private:
+        friend class statement;
+        explicit execution(statement& of) noexcept : of_(of) {}
+        statement& of_;
+    };
+
+    /// Starts an execution with `values` bound in order. Text is not copied: it must live as long.
+    template <class... Values>
+    [[nodiscard]] execution with(const Values&... values) {
+        int place = 0;
+        (bind(++place, values), ...);
+        return execution(*this);
+    }
+
+    /// Executes to the end, ignoring rows.
+    template <class... Values>
+    void run(const Values&... values) {
+        auto running = with(values...);
+        while (running.step()) {
+        }
+    }
+
+  private:
+    struct finalizer {
+        void operator()(sqlite3_stmt* handle) const noexcept;
+    };
+
+    void bind(int place, std::int64_t value);
+    void bind(int place, std::string_view value);
+
+    database* owner_;
+    std::unique_ptr<sqlite3_stmt, finalizer> handle_;
+};
+
+/// An open database file. Not thread-safe: one caller at a time.
+class database {
+  public:
+    /// Opens or creates the file. Throws `lock_error`.
+    explicit database(std::filesystem::path path);
+    database(const database&) = delete;
+    database& operator=(const database&) = delete;
+    ~database() = default;
+
+    /// Bounds all waiting for other processes until the next call of this function.
+    void set_limits(const call_limits& limits) noexcept { limits_ = &limits; }
+
+    void execute(const std::string& sql);
+    /// The same for statements that SQLite refuses at once when the file is busy, without asking
+    /// the busy handler: a change of the journal mode is one.
+    void execute_patiently(const std::string& sql);
+    /// The first column of the first row, as text.
+    [[nodiscard]] std::string query(const std::string& sql);
+
+    [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+    /// Whether the path still leads to the file that is open.
+    [[nodiscard]] bool is_still_in_place() const noexcept;
+
+    /// Throws the `lock_error` that an SQLite result code means, naming the file.
+    [[noreturn]] void fail(int result_code) const;
+
+    [[nodiscard]] bool in_transaction() const noexcept;
+
+  private:
+    friend class statement;
+
+    struct closer {
+        void operator()(sqlite3* handle) const noexcept;
+    };
+
+    static int on_busy(void* self, int tries);
+    [[nodiscard]] bool wait_while_busy(int tries) const;
+    void remember_file() noexcept;
+
+    std::filesystem::path path_;
+    const call_limits* limits_ = nullptr;
+    std::uint64_t device_ = 0;
+    std::uint64_t inode_ = 0;
+    std::unique_ptr<sqlite3, closer> handle_;
+};
+
+/// A write transaction: rolled back unless committed.
+class transaction {
+  public:
+    explicit transaction(database& on);
+    transaction(const transaction&) = delete;
+    transaction& operator=(const transaction&) = delete;
+    ~transaction();
+
+    void commit();
+
+  private:
+    database& on_;
+};
+
+}  // namespace syncguard::sqlite

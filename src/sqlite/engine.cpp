@@ -1,0 +1,194 @@
+#include "engine.hpp"
+
+#include "../core/fence_limits.hpp"
+#include "fork_guard.hpp"
+#include "schema.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/key.hpp>
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+namespace syncguard::sqlite {
+
+namespace {
+
+constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
+
+/// Expired locks are swept out this long after their end, so that whoever comes late to release or
+/// extend one is still told "expired".
+constexpr milliseconds sweep_guard = time_tolerance + std::chrono::minutes(1);
+
+/// How many acquisitions come between two sweeps.
+constexpr unsigned sweep_interval = 1024;
+
+/// Creates the folders of the default file that are missing, for this user only.
+void create_private_folder(const std::filesystem::path& folder) {
+    if (std::filesystem::exists(folder)) return;
+    if (folder.has_parent_path()) create_private_folder(folder.parent_path());
+    if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return;
+    const int reason = errno;
+    const bool forbidden = reason == EACCES || reason == EPERM || reason == EROFS;
+    throw lock_error(forbidden ? error_code::auth_failed : error_code::service_unavailable,
+                     "cannot create the folder '" + folder.string() +
+                         "' for the default lock file (" + std::generic_category().message(reason) +
+                         "); set XDG_STATE_HOME or name a file (sqlite:/path/to/locks.db)");
+}
+
+}  // namespace
+
+sqlite_engine::session::session(const std::filesystem::path& path, const call_limits& limits)
+    : file(path) {
+    file.set_limits(limits);
+    ensure_schema(file);
+    locks.emplace(file);
+}
+
+sqlite_engine::sqlite_engine(options store)
+    : clock_(std::move(store.clock)),
+      owns_folder_(store.path.empty()),
+      path_(owns_folder_ ? default_path() : std::move(store.path)),
+      gate_(std::make_unique<gate>()),
+      queue_(std::make_unique<call_queue>()) {
+    fork_guard::add(*this);
+}
+
+sqlite_engine::~sqlite_engine() {
+    fork_guard::remove(*this);
+}
+
+backend_capabilities sqlite_engine::capabilities() const noexcept {
+    return {sqlite::capabilities::backend, sqlite::capabilities::supports_fencing,
+            sqlite::capabilities::time_authority};
+}
+
+outcome sqlite_engine::perform(const request& what, const call_limits& limits) {
+    const passage alone(*gate_, limits);
+    session& open = open_session(limits);
+    return std::visit([&](const auto& typed) { return apply(open, typed); }, what);
+}
+
+void sqlite_engine::start(const request& what, const call_limits& limits, completion done) {
+    queue_->post(*this, what, limits, std::move(done));
+}
+
+void sqlite_engine::before_fork() {
+    gate_->enter();
+    session_.reset();
+}
+
+void sqlite_engine::after_fork_in_parent() {
+    gate_->leave();
+}
+
+void sqlite_engine::after_fork_in_child() {
+    // Threads of the parent may have been inside these: what they left cannot be used or destroyed.
+    (void)gate_.release();
+    gate_ = std::make_unique<gate>();
+    (void)queue_.release();
+    queue_ = std::make_unique<call_queue>();
+}
+
+sqlite_engine::session& sqlite_engine::open_session(const call_limits& limits) {
+    // A file that was removed or replaced is not the one that others use now.
+    if (session_ && !session_->file.is_still_in_place()) session_.reset();
+    if (session_) {
+        session_->file.set_limits(limits);
+    } else {
+        if (owns_folder_) create_private_folder(path_.parent_path());
+        session_ = std::make_unique<session>(path_, limits);
+    }
+    return *session_;
+}
+
+unix_time sqlite_engine::now() const {
+    if (clock_) return clock_();
+    return std::chrono::floor<milliseconds>(std::chrono::system_clock::now());
+}
+
+void sqlite_engine::sweep_now_and_then(session& open) {
+    if (acquisitions_until_sweep_-- > 0) return;
+    acquisitions_until_sweep_ = sweep_interval;
+    const unix_time long_gone = now() - sweep_guard;
+    if (open.locks->any_expired_before(long_gone)) open.locks->erase_expired_before(long_gone);
+}
+
+outcome sqlite_engine::apply(session& open, const acquire_request& what) {
+    const std::string storage_key = make_storage_key("", what.key, budget);
+
+    // Most attempts on a held lock end here: a read disturbs nobody and writes nothing.
+    if (const auto held = open.locks->by_key(storage_key);
+        held && is_live(held->record.expires_at, now())) {
+        return outcome::failed(failure_reason::locked);
+    }
+
+    transaction alone(open.file);
+    // The clock is read after any waiting, or the lock would begin in the past.
+    const unix_time at = now();
+    if (const auto held = open.locks->by_key(storage_key);
+        held && is_live(held->record.expires_at, at)) {
+        return outcome::failed(failure_reason::locked);
+    }
+    const auto counter =
+        open.locks->raise_fence(make_fence_key("", storage_key, budget), what.key);
+    const stored_lock lock{.storage_key = storage_key,
+                           .record = {.key = std::string(what.key),
+                                      .id = what.id,
+                                      .expires_at = at + what.ttl,
+                                      .acquired_at = at,
+                                      .fence = checked_fence(counter)}};
+    open.locks->put(lock);
+    sweep_now_and_then(open);
+    alone.commit();
+    return outcome::granted(lock.record.expires_at, lock.record.fence);
+}
+
+outcome sqlite_engine::apply(session& open, const release_request& what) {
+    transaction alone(open.file);
+    const auto held = open.locks->by_id(what.id);
+    if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
+    if (!is_live(held->record.expires_at, now())) return outcome::failed(failure_reason::expired);
+    open.locks->erase(*held);
+    alone.commit();
+    return outcome::done();
+}
+
+outcome sqlite_engine::apply(session& open, const extend_request& what) {
+    transaction alone(open.file);
+    const unix_time at = now();
+    const auto held = open.locks->by_id(what.id);
+    if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
+    if (!is_live(held->record.expires_at, at)) return outcome::failed(failure_reason::expired);
+    open.locks->set_expiry(*held, at + what.ttl);
+    alone.commit();
+    return outcome::extended(at + what.ttl);
+}
+
+outcome sqlite_engine::apply(session& open, const is_locked_request& what) {
+    const auto held = open.locks->by_key(make_storage_key("", what.key, budget));
+    return outcome::yes_or_no(held && is_live(held->record.expires_at, now()));
+}
+
+outcome sqlite_engine::apply(session& open, const key_lookup_request& what) {
+    const auto held = open.locks->by_key(make_storage_key("", what.key, budget));
+    if (!held || !is_live(held->record.expires_at, now())) return outcome::nothing_found();
+    return outcome::found(held->record);
+}
+
+outcome sqlite_engine::apply(session& open, const id_lookup_request& what) {
+    const auto held = open.locks->by_id(what.id);
+    if (!held || held->record.id != what.id || !is_live(held->record.expires_at, now())) {
+        return outcome::nothing_found();
+    }
+    return outcome::found(held->record);
+}
+
+backend::backend(options store, backend_options common)
+    : basic_backend(std::make_shared<sqlite_engine>(std::move(store)), std::move(common)) {}
+
+}  // namespace syncguard::sqlite

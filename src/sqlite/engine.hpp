@@ -1,0 +1,64 @@
+/// The store in a file: decides who gets a lock, inside transactions of SQLite.
+#pragma once
+
+#include "call_queue.hpp"
+#include "database.hpp"
+#include "gate.hpp"
+#include "lock_table.hpp"
+
+#include <syncguard/engine.hpp>
+#include <syncguard/sqlite.hpp>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+namespace syncguard::sqlite {
+
+/// All threads of a process share one connection, one at a time: SQLite has one writer anyway.
+class sqlite_engine : public engine {
+  public:
+    explicit sqlite_engine(options store);
+    sqlite_engine(const sqlite_engine&) = delete;
+    sqlite_engine& operator=(const sqlite_engine&) = delete;
+    ~sqlite_engine() override;
+
+    [[nodiscard]] backend_capabilities capabilities() const noexcept override;
+    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
+    void start(const request& what, const call_limits& limits, completion done) override;
+
+    // For fork_guard alone: the connection is closed before a fork and opened again at next use.
+    void before_fork();
+    void after_fork_in_parent();
+    void after_fork_in_child();
+
+  private:
+    /// An open file, ready for use.
+    struct session {
+        session(const std::filesystem::path& path, const call_limits& limits);
+
+        database file;
+        std::optional<lock_table> locks;
+    };
+
+    [[nodiscard]] session& open_session(const call_limits& limits);
+    [[nodiscard]] unix_time now() const;
+    void sweep_now_and_then(session& open);
+
+    outcome apply(session& open, const acquire_request& what);
+    outcome apply(session& open, const release_request& what);
+    outcome apply(session& open, const extend_request& what);
+    outcome apply(session& open, const is_locked_request& what);
+    outcome apply(session& open, const key_lookup_request& what);
+    outcome apply(session& open, const id_lookup_request& what);
+
+    const wall_clock clock_;
+    const bool owns_folder_;
+    const std::filesystem::path path_;
+    unsigned acquisitions_until_sweep_ = 0;
+    std::unique_ptr<gate> gate_;
+    std::unique_ptr<session> session_;
+    std::unique_ptr<call_queue> queue_;
+};
+
+}  // namespace syncguard::sqlite

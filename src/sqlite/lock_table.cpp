@@ -1,0 +1,97 @@
+#include "lock_table.hpp"
+
+#include <syncguard/error.hpp>
+
+namespace syncguard::sqlite {
+
+namespace {
+
+std::int64_t as_ms(unix_time time) noexcept {
+    return time.time_since_epoch().count();
+}
+
+unix_time from_ms(std::int64_t ms) noexcept {
+    return unix_time(milliseconds(ms));
+}
+
+}  // namespace
+
+lock_table::lock_table(database& file)
+    : file_(file),
+      by_key_(file,
+              "SELECT key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key "
+              "FROM syncguard_locks WHERE key = ?1"),
+      by_id_(file,
+             "SELECT key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key "
+             "FROM syncguard_locks WHERE lock_id = ?1"),
+      raise_fence_(file,
+                   "INSERT INTO syncguard_fence_counters (fence_key, fence, key_debug) "
+                   "VALUES (?1, 1, ?2) "
+                   "ON CONFLICT (fence_key) DO UPDATE SET fence = fence + 1 RETURNING fence"),
+      put_(file,
+           "INSERT INTO syncguard_locks "
+           "(key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key) "
+           "VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+           "ON CONFLICT (key) DO UPDATE SET lock_id = excluded.lock_id, "
+           "expires_at_ms = excluded.expires_at_ms, acquired_at_ms = excluded.acquired_at_ms, "
+           "fence = excluded.fence, user_key = excluded.user_key"),
+      set_expiry_(file,
+                  "UPDATE syncguard_locks SET expires_at_ms = ?3 WHERE key = ?1 AND lock_id = ?2"),
+      erase_(file, "DELETE FROM syncguard_locks WHERE key = ?1 AND lock_id = ?2"),
+      find_expired_(file, "SELECT 1 FROM syncguard_locks WHERE expires_at_ms < ?1 LIMIT 1"),
+      erase_expired_(file, "DELETE FROM syncguard_locks WHERE expires_at_ms < ?1") {}
+
+std::optional<stored_lock> lock_table::read(statement::execution row) const {
+    if (!row.step()) return std::nullopt;
+    const auto token = fence::parse(row.text(4));
+    if (!token || !lock_id::is_valid(row.text(1))) {
+        throw lock_error(error_code::internal, "the lock file '" + file_.path().string() +
+                                                   "' holds a lock that SyncGuard did not write");
+    }
+    return stored_lock{.storage_key = std::string(row.text(0)),
+                       .record = {.key = std::string(row.text(5)),
+                                  .id = lock_id::parse(row.text(1)),
+                                  .expires_at = from_ms(row.integer(2)),
+                                  .acquired_at = from_ms(row.integer(3)),
+                                  .fence = *token}};
+}
+
+std::optional<stored_lock> lock_table::by_key(std::string_view storage_key) {
+    return read(by_key_.with(storage_key));
+}
+
+std::optional<stored_lock> lock_table::by_id(const lock_id& id) {
+    return read(by_id_.with(id.str()));
+}
+
+std::uint64_t lock_table::raise_fence(std::string_view fence_key, std::string_view user_key) {
+    auto raising = raise_fence_.with(fence_key, user_key);
+    if (!raising.step()) throw lock_error(error_code::internal, "no fence counter was returned");
+    const auto counter = static_cast<std::uint64_t>(raising.integer(0));
+    raising.step();
+    return counter;
+}
+
+void lock_table::put(const stored_lock& lock) {
+    put_.run(std::string_view(lock.storage_key), lock.record.id.str(),
+             as_ms(lock.record.expires_at), as_ms(lock.record.acquired_at),
+             lock.record.fence.str(), std::string_view(lock.record.key));
+}
+
+void lock_table::set_expiry(const stored_lock& lock, unix_time expires_at) {
+    set_expiry_.run(std::string_view(lock.storage_key), lock.record.id.str(), as_ms(expires_at));
+}
+
+void lock_table::erase(const stored_lock& lock) {
+    erase_.run(std::string_view(lock.storage_key), lock.record.id.str());
+}
+
+bool lock_table::any_expired_before(unix_time then) {
+    return find_expired_.with(as_ms(then)).step();
+}
+
+void lock_table::erase_expired_before(unix_time then) {
+    erase_expired_.run(as_ms(then));
+}
+
+}  // namespace syncguard::sqlite
