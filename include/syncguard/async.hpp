@@ -19,6 +19,7 @@
 #include <boost/asio/cancellation_type.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+
 #include <exception>
 #include <memory>
 #include <optional>
@@ -52,18 +53,18 @@ class async_call : public std::enable_shared_from_this<async_call<Handler, Resul
     [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
 
     void complete(std::exception_ptr failure, Result result) {
-        boost::asio::post(work_.get_executor(), [self = this->shared_from_this(),
-                                                 failure = std::move(failure),
-                                                 result = std::move(result)]() mutable {
-            auto call = std::move(self);
-            if (auto slot = boost::asio::get_associated_cancellation_slot(call->handler_);
-                slot.is_connected()) {
-                slot.clear();
-            }
-            Handler handler = std::move(call->handler_);
-            call.reset();
-            std::move(handler)(std::move(failure), std::move(result));
-        });
+        boost::asio::post(
+            work_.get_executor(), [self = this->shared_from_this(), failure = std::move(failure),
+                                   result = std::move(result)]() mutable {
+                auto call = std::move(self);
+                if (auto slot = boost::asio::get_associated_cancellation_slot(call->handler_);
+                    slot.is_connected()) {
+                    slot.clear();
+                }
+                Handler handler = std::move(call->handler_);
+                call.reset();
+                std::move(handler)(std::move(failure), std::move(result));
+            });
     }
 
   private:
@@ -77,8 +78,7 @@ template <class Result, class Start, class Convert, class Token>
 auto initiate(Start start, Convert convert, Token&& token) {
     return boost::asio::async_initiate<Token, async_signature<Result>>(
         [](auto handler, Start start, Convert convert) {
-            auto call =
-                std::make_shared<async_call<decltype(handler), Result>>(std::move(handler));
+            auto call = std::make_shared<async_call<decltype(handler), Result>>(std::move(handler));
             start(call->stop(), [call, convert](std::exception_ptr failure, auto value) {
                 Result result{};
                 if (!failure) result = convert(std::move(value));
@@ -93,10 +93,9 @@ inline constexpr auto unchanged = [](auto value) { return value; };
 }  // namespace detail
 
 /// Asynchronous `basic_backend::acquire`. Result: `acquire_result`.
-template <lock_backend B,
-          boost::asio::completion_token_for<
-              detail::async_signature<acquire_result<typename B::capabilities_type>>>
-              Token>
+template <lock_backend B, boost::asio::completion_token_for<detail::async_signature<
+                              acquire_result<typename B::capabilities_type>>>
+                              Token>
 auto async_acquire(const B& backend, std::string_view key, const acquire_options& options,
                    Token&& token) {
     using capabilities = typename B::capabilities_type;
@@ -172,10 +171,9 @@ auto async_is_locked(const B& backend, std::string_view key, const call_options&
 }
 
 /// Asynchronous `basic_backend::lookup` by key. Result: `std::optional<lock_info>`.
-template <lock_backend B,
-          boost::asio::completion_token_for<
-              detail::async_signature<std::optional<lock_info<typename B::capabilities_type>>>>
-              Token>
+template <lock_backend B, boost::asio::completion_token_for<detail::async_signature<
+                              std::optional<lock_info<typename B::capabilities_type>>>>
+                              Token>
 auto async_lookup(const B& backend, key_lookup which, const call_options& options, Token&& token) {
     using capabilities = typename B::capabilities_type;
     return detail::initiate<std::optional<lock_info<capabilities>>>(
@@ -188,10 +186,9 @@ auto async_lookup(const B& backend, key_lookup which, const call_options& option
 }
 
 /// Asynchronous `basic_backend::lookup` by lock id. Result: `std::optional<lock_info>`.
-template <lock_backend B,
-          boost::asio::completion_token_for<
-              detail::async_signature<std::optional<lock_info<typename B::capabilities_type>>>>
-              Token>
+template <lock_backend B, boost::asio::completion_token_for<detail::async_signature<
+                              std::optional<lock_info<typename B::capabilities_type>>>>
+                              Token>
 auto async_lookup(const B& backend, ownership_lookup which, const call_options& options,
                   Token&& token) {
     using capabilities = typename B::capabilities_type;

@@ -49,9 +49,9 @@ class basic_backend {
 
     /// Forgets which engine it is: `any_backend locks = memory::backend();`
     template <class Other>
-        requires(!std::same_as<Other, Capabilities> && std::same_as<Capabilities, any_capabilities> &&
-                 Other::supports_fencing)
-    basic_backend(basic_backend<Other> other)  // NOLINT(google-explicit-constructor)
+    requires(!std::same_as<Other, Capabilities> && std::same_as<Capabilities, any_capabilities> &&
+             Other::supports_fencing)
+        basic_backend(basic_backend<Other> other)  // NOLINT(google-explicit-constructor)
         : core_(std::move(other.core_)) {}
 
     /// Tries once to take the lock `key`.
@@ -116,15 +116,18 @@ template <class B>
 concept lock_backend = requires(const B& backend, std::string_view text, std::stop_token stop) {
     typename B::capabilities_type;
     requires std::derived_from<B, basic_backend<typename B::capabilities_type>>;
-    { backend.acquire(text, acquire_options{}, stop) }
-        -> std::same_as<acquire_result<typename B::capabilities_type>>;
+    {
+        backend.acquire(text, acquire_options{}, stop)
+        } -> std::same_as<acquire_result<typename B::capabilities_type>>;
     { backend.release(text, call_options{}, stop) } -> std::same_as<release_result>;
     { backend.extend(text, extend_options{}, stop) } -> std::same_as<extend_result>;
     { backend.is_locked(text, call_options{}, stop) } -> std::same_as<bool>;
-    { backend.lookup(key_lookup{text}, call_options{}, stop) }
-        -> std::same_as<std::optional<lock_info<typename B::capabilities_type>>>;
-    { backend.lookup(ownership_lookup{text}, call_options{}, stop) }
-        -> std::same_as<std::optional<lock_info<typename B::capabilities_type>>>;
+    {
+        backend.lookup(key_lookup{text}, call_options{}, stop)
+        } -> std::same_as<std::optional<lock_info<typename B::capabilities_type>>>;
+    {
+        backend.lookup(ownership_lookup{text}, call_options{}, stop)
+        } -> std::same_as<std::optional<lock_info<typename B::capabilities_type>>>;
     { backend.capabilities() } -> std::same_as<backend_capabilities>;
 };
 

@@ -58,11 +58,11 @@ struct lock_record {
 
 /// What an engine answers. Only the members that belong to the request are meaningful.
 struct outcome {
-    bool ok = false;                        ///< Done; for `is_locked`: locked; for a lookup: found.
-    std::optional<failure_reason> reason;   ///< Why not, where that costs nothing to know.
-    unix_time expires_at{};                 ///< After `acquire` and `extend`, by the store's clock.
-    syncguard::fence fence;                 ///< After `acquire`.
-    std::optional<lock_record> record;      ///< After a lookup.
+    bool ok = false;                       ///< Done; for `is_locked`: locked; for a lookup: found.
+    std::optional<failure_reason> reason;  ///< Why not, where that costs nothing to know.
+    unix_time expires_at{};                ///< After `acquire` and `extend`, by the store's clock.
+    syncguard::fence fence;                ///< After `acquire`.
+    std::optional<lock_record> record;     ///< After a lookup.
 
     [[nodiscard]] static outcome granted(unix_time expires_at, syncguard::fence fence) {
         return {.ok = true, .reason = {}, .expires_at = expires_at, .fence = fence, .record = {}};

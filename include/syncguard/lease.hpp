@@ -57,8 +57,7 @@ class [[nodiscard]] lease {
 
     /// Greater than that of every earlier grant of this key.
     [[nodiscard]] const syncguard::fence& fence() const noexcept
-        requires(Capabilities::supports_fencing)
-    {
+        requires(Capabilities::supports_fencing) {
         return core_->fence();
     }
 

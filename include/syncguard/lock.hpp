@@ -36,7 +36,8 @@ class unfenced_held {
     [[nodiscard]] std::string_view key() const noexcept { return core_->key(); }
     [[nodiscard]] unix_time expires_at() const noexcept { return core_->expires_at(); }
 
-    /// Whether the lock can still be relied upon. Ask before every step that must not be done twice.
+    /// Whether the lock can still be relied upon. Ask before every step that must not be done
+    /// twice.
     [[nodiscard]] bool valid() const noexcept { return core_->valid(); }
     [[nodiscard]] milliseconds remaining() const noexcept { return core_->remaining(); }
 
@@ -82,17 +83,17 @@ void retry_until_acquired(
 ///
 /// Thread safety: as the backend's. `options.stop` wakes a waiting caller at once.
 template <lock_backend B, class Fn>
-    requires std::invocable<Fn, held_for<typename B::capabilities_type>&> || std::invocable<Fn>
-decltype(auto) lock(const B& backend, std::string_view key, Fn&& fn,
-                    const lock_options& options = {}) {
+requires std::invocable < Fn, held_for<typename B::capabilities_type>
+& > || std::invocable<Fn> decltype(auto) lock(const B& backend, std::string_view key, Fn&& fn,
+                                              const lock_options& options = {}) {
     using capabilities = typename B::capabilities_type;
 
     acquire_result<capabilities> acquired;
-    detail::retry_until_acquired(
-        key, options, [&](const acquire_options& attempt, std::stop_token stop) {
-            acquired = backend.acquire(key, attempt, std::move(stop));
-            return acquired.ok();
-        });
+    detail::retry_until_acquired(key, options,
+                                 [&](const acquire_options& attempt, std::stop_token stop) {
+                                     acquired = backend.acquire(key, attempt, std::move(stop));
+                                     return acquired.ok();
+                                 });
 
     auto& core = detail::access::core(*acquired);
     core.on_release_error(options.on_release_error, release_source::lock_helper);

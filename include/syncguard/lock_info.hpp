@@ -19,8 +19,7 @@ struct lock_info {
 };
 
 template <capability_set Capabilities>
-    requires(Capabilities::supports_fencing)
-struct lock_info<Capabilities> {
+requires(Capabilities::supports_fencing) struct lock_info<Capabilities> {
     std::string key_hash;
     std::string lock_id_hash;
     unix_time expires_at{};

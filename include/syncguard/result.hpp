@@ -14,9 +14,12 @@ enum class failure_reason { locked, expired, not_found };
 /// "locked", "expired" or "not-found".
 [[nodiscard]] constexpr std::string_view to_string(failure_reason reason) noexcept {
     switch (reason) {
-        case failure_reason::locked: return "locked";
-        case failure_reason::expired: return "expired";
-        case failure_reason::not_found: return "not-found";
+        case failure_reason::locked:
+            return "locked";
+        case failure_reason::expired:
+            return "expired";
+        case failure_reason::not_found:
+            return "not-found";
     }
     return "";
 }

@@ -29,8 +29,8 @@ struct lock_event {
     std::optional<std::string> key_hash;      ///< Where the operation names a key.
     std::optional<std::string> lock_id_hash;  ///< Where it names, or made, a lock id.
     std::optional<failure_reason> reason;
-    std::optional<std::string> key;           ///< Raw. Only where `include_raw` permits.
-    std::optional<std::string> lock_id;       ///< Raw. Only where `include_raw` permits.
+    std::optional<std::string> key;      ///< Raw. Only where `include_raw` permits.
+    std::optional<std::string> lock_id;  ///< Raw. Only where `include_raw` permits.
 };
 
 struct telemetry_options {
@@ -75,7 +75,9 @@ class observed_backend : public basic_backend<Capabilities> {
           monitor_(std::move(monitor)) {}
 
     /// Events that were lost because `on_event` was too slow.
-    [[nodiscard]] std::uint64_t dropped_events() const noexcept { return monitor_.dropped_events(); }
+    [[nodiscard]] std::uint64_t dropped_events() const noexcept {
+        return monitor_.dropped_events();
+    }
 
     /// Waits until every event so far was delivered; false if `timeout` passed first.
     bool flush(milliseconds timeout) const { return monitor_.flush(timeout); }

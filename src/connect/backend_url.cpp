@@ -65,8 +65,9 @@ backend_url::backend_url(std::string_view text) {
         const auto equals = option.find('=');
         const std::string name = percent_decoded(option.substr(0, equals));
         if (equals == std::string_view::npos || name.empty()) {
-            throw lock_error(error_code::invalid_argument,
-                             "an option of a backend URL is written name=value; got '" + name + "'");
+            throw lock_error(
+                error_code::invalid_argument,
+                "an option of a backend URL is written name=value; got '" + name + "'");
         }
         if (!options_.emplace(name, percent_decoded(option.substr(equals + 1))).second) {
             throw lock_error(error_code::invalid_argument,
@@ -82,8 +83,7 @@ std::string backend_url::take_option(const std::string& name) {
 
 void backend_url::refuse_remaining_options() const {
     if (options_.empty()) return;
-    throw lock_error(error_code::invalid_argument, "the backend '" + scheme_ +
-                                                       "' has no option '" +
+    throw lock_error(error_code::invalid_argument, "the backend '" + scheme_ + "' has no option '" +
                                                        options_.begin()->first + "'");
 }
 

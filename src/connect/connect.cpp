@@ -1,8 +1,8 @@
+#include "backend_url.hpp"
+
 #include <syncguard/connect.hpp>
 #include <syncguard/error.hpp>
 #include <syncguard/memory.hpp>
-
-#include "backend_url.hpp"
 
 #ifdef SYNCGUARD_WITH_SQLITE
 #include <syncguard/sqlite.hpp>

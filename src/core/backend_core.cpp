@@ -1,7 +1,7 @@
+#include "fence_limits.hpp"
+
 #include <syncguard/detail/backend_core.hpp>
 #include <syncguard/key.hpp>
-
-#include "fence_limits.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -242,7 +242,8 @@ void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> do
 }
 
 void backend_core::start_acquire(std::string_view key, const acquire_options& options,
-                                 std::stop_token stop, receiver<lease_pointer> done) const noexcept {
+                                 std::stop_token stop,
+                                 receiver<lease_pointer> done) const noexcept {
     start<lease_pointer>(
         [&](call& made) { prepare_acquire(made, key, options, options_, std::move(stop)); },
         [this](call& made, const outcome& answer) {
@@ -275,9 +276,9 @@ void backend_core::start_is_locked(std::string_view key, const call_options& opt
         [](call&, const outcome& answer) { return answer.ok; }, std::move(done));
 }
 
-void backend_core::start_lookup_key(
-    std::string_view key, const call_options& options, std::stop_token stop,
-    receiver<std::optional<lock_record>> done) const noexcept {
+void backend_core::start_lookup_key(std::string_view key, const call_options& options,
+                                    std::stop_token stop,
+                                    receiver<std::optional<lock_record>> done) const noexcept {
     start<std::optional<lock_record>>(
         [&](call& made) {
             prepare_key<key_lookup_request>(made, key, options, options_, std::move(stop));

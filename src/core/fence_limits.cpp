@@ -24,7 +24,8 @@ void warn_if_fence_runs_out(const fence& granted, std::string_view key,
     if (granted <= warn_after) return;
     try {
         const std::string message = "the fence counter of the key with hash " + hash_key(key) +
-                                    " is at " + granted.to_string() + "; acquisitions fail beyond " +
+                                    " is at " + granted.to_string() +
+                                    "; acquisitions fail beyond " +
                                     fence::from_counter(fence::max_counter).to_string() +
                                     ". Plan to move to a new key or key prefix";
         if (on_warning) {

@@ -1,7 +1,7 @@
+#include "base64url.hpp"
+
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>
-
-#include "base64url.hpp"
 
 #include <openssl/sha.h>
 #include <utf8proc.h>
@@ -30,10 +30,10 @@ std::string to_nfc(std::string_view text) {
     if (is_ascii(text)) return std::string(text);
 
     utf8proc_uint8_t* mapped = nullptr;
-    const utf8proc_ssize_t length = utf8proc_map(
-        reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-        static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    const utf8proc_ssize_t length =
+        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                     static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
     const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
     if (length == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
     if (length < 0) refuse("the text is not valid UTF-8");
@@ -82,8 +82,9 @@ std::string normalize_and_validate_key(std::string_view key) {
     if (key.empty()) refuse("the key is empty");
     std::string normal = to_nfc(key);
     if (normal.size() > max_key_length_bytes) {
-        refuse("the key has " + std::to_string(normal.size()) + " bytes in its normal form; at most " +
-               std::to_string(max_key_length_bytes) + " are allowed");
+        refuse("the key has " + std::to_string(normal.size()) +
+               " bytes in its normal form; at most " + std::to_string(max_key_length_bytes) +
+               " are allowed");
     }
     return normal;
 }
@@ -112,7 +113,8 @@ std::string make_storage_key(std::string_view prefix, std::string_view key,
                              storage_key_budget budget) {
     if (key.empty()) refuse("the key is empty");
     const std::string normal = to_nfc(key);
-    while (prefix.ends_with(':')) prefix.remove_suffix(1);
+    while (prefix.ends_with(':'))
+        prefix.remove_suffix(1);
 
     const std::size_t separator = prefix.empty() ? 0 : 1;
     if (prefix.size() + separator + budget.reserve_bytes > budget.limit_bytes) {

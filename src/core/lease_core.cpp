@@ -1,8 +1,8 @@
-#include <syncguard/detail/backend_core.hpp>
-#include <syncguard/detail/lease_core.hpp>
-
 #include "fork_generation.hpp"
 #include "release_errors.hpp"
+
+#include <syncguard/detail/backend_core.hpp>
+#include <syncguard/detail/lease_core.hpp>
 
 #include <condition_variable>
 #include <mutex>

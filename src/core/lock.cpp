@@ -14,13 +14,13 @@ namespace {
 using std::chrono::steady_clock;
 
 [[noreturn]] void give_up(std::string_view key, unsigned attempts, steady_clock::duration waited) {
-    throw lock_error(
-        error_code::acquisition_timeout,
-        "somebody else held the lock for " +
-            std::to_string(std::chrono::duration_cast<milliseconds>(waited).count()) + " ms and " +
-            std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts") +
-            "; wait longer, retry more often, or look who holds it",
-        {.key = std::string(key), .lock_id = {}});
+    throw lock_error(error_code::acquisition_timeout,
+                     "somebody else held the lock for " +
+                         std::to_string(std::chrono::duration_cast<milliseconds>(waited).count()) +
+                         " ms and " + std::to_string(attempts) +
+                         (attempts == 1 ? " attempt" : " attempts") +
+                         "; wait longer, retry more often, or look who holds it",
+                     {.key = std::string(key), .lock_id = {}});
 }
 
 [[noreturn]] void abort_waiting(std::string_view key) {

@@ -1,8 +1,8 @@
-#include <syncguard/error.hpp>
-#include <syncguard/lock_id.hpp>
-
 #include "base64url.hpp"
 #include "fork_generation.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/lock_id.hpp>
 
 #include <sys/random.h>
 

@@ -1,7 +1,7 @@
+#include "background_thread.hpp"
+
 #include <syncguard/key.hpp>
 #include <syncguard/telemetry.hpp>
-
-#include "background_thread.hpp"
 
 #include <atomic>
 #include <utility>
@@ -10,11 +10,16 @@ namespace syncguard {
 
 std::string_view to_string(event_type type) noexcept {
     switch (type) {
-        case event_type::acquire: return "acquire";
-        case event_type::release: return "release";
-        case event_type::extend: return "extend";
-        case event_type::is_locked: return "isLocked";
-        case event_type::lookup: return "lookup";
+        case event_type::acquire:
+            return "acquire";
+        case event_type::release:
+            return "release";
+        case event_type::extend:
+            return "extend";
+        case event_type::is_locked:
+            return "isLocked";
+        case event_type::lookup:
+            return "lookup";
     }
     return "";
 }
@@ -174,7 +179,8 @@ telemetry_monitor observe(std::shared_ptr<engine> inner, telemetry_options optio
     if (options.queue_capacity == 0) {
         throw lock_error(error_code::invalid_argument, "queue_capacity must be at least 1");
     }
-    return telemetry_monitor(std::make_shared<telemetry_engine>(std::move(inner), std::move(options)));
+    return telemetry_monitor(
+        std::make_shared<telemetry_engine>(std::move(inner), std::move(options)));
 }
 
 }  // namespace detail

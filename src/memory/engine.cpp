@@ -84,8 +84,9 @@ outcome memory_engine::apply(const acquire_request& what) {
     key_node* known = find_key(what.key);
     key_node& node = known != nullptr
                          ? *known
-                         : *keys_.try_emplace(std::string(what.key),
-                                              key_entry{options_.fences_start_after, std::nullopt})
+                         : *keys_
+                                .try_emplace(std::string(what.key),
+                                             key_entry{options_.fences_start_after, std::nullopt})
                                 .first;
     key_entry& entry = node.second;
     if (entry.lock && is_live(entry.lock->expires_at, at)) {

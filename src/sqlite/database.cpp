@@ -149,15 +149,15 @@ void database::fail(int result_code) const {
     const int system_error = sqlite3_system_errno(handle_.get());
     const std::string reason = system_error != 0 ? std::generic_category().message(system_error)
                                                  : std::string(sqlite3_errstr(result_code));
-    const bool forbidden =
-        system_error == EACCES || system_error == EPERM || system_error == EROFS;
+    const bool forbidden = system_error == EACCES || system_error == EPERM || system_error == EROFS;
 
     switch (result_code & 0xFF) {
         case SQLITE_BUSY:
         case SQLITE_LOCKED:
             if (limits_ != nullptr && limits_->stop.stop_requested()) {
-                throw lock_error(error_code::aborted,
-                                 "the operation was cancelled while other processes used the " + file);
+                throw lock_error(
+                    error_code::aborted,
+                    "the operation was cancelled while other processes used the " + file);
             }
             throw lock_error(error_code::network_timeout,
                              "other processes kept the " + file +
@@ -178,23 +178,23 @@ void database::fail(int result_code) const {
         case SQLITE_READONLY:
         case SQLITE_PERM:
         case SQLITE_AUTH:
-            throw lock_error(error_code::auth_failed,
-                             "no permission to write the " + file + " or its folder (" + reason +
-                                 "); SQLite needs both");
+            throw lock_error(error_code::auth_failed, "no permission to write the " + file +
+                                                          " or its folder (" + reason +
+                                                          "); SQLite needs both");
         case SQLITE_CANTOPEN:
-            throw lock_error(
-                forbidden ? error_code::auth_failed : error_code::service_unavailable,
-                "cannot open the " + file + " (" + reason +
-                    "); check that its folder exists and that you may write to it");
+            throw lock_error(forbidden ? error_code::auth_failed : error_code::service_unavailable,
+                             "cannot open the " + file + " (" + reason +
+                                 "); check that its folder exists and that you may write to it");
         case SQLITE_IOERR:
             if (forbidden) {
                 throw lock_error(error_code::auth_failed,
                                  "no permission to write the " + file + " (" + reason + ")");
             }
-            throw lock_error(error_code::service_unavailable,
-                             "reading or writing the " + file + " failed (" + reason +
-                                 "); check the disk");
-        case SQLITE_NOMEM: throw std::bad_alloc();
+            throw lock_error(
+                error_code::service_unavailable,
+                "reading or writing the " + file + " failed (" + reason + "); check the disk");
+        case SQLITE_NOMEM:
+            throw std::bad_alloc();
         default:
             throw lock_error(error_code::internal, "the " + file + " could not be used (" +
                                                        sqlite3_errmsg(handle_.get()) + ")");

@@ -134,8 +134,7 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
         held && is_live(held->record.expires_at, at)) {
         return outcome::failed(failure_reason::locked);
     }
-    const auto counter =
-        open.locks->raise_fence(make_fence_key("", storage_key, budget), what.key);
+    const auto counter = open.locks->raise_fence(make_fence_key("", storage_key, budget), what.key);
     const stored_lock lock{.storage_key = storage_key,
                            .record = {.key = std::string(what.key),
                                       .id = what.id,

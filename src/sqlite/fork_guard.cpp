@@ -23,14 +23,17 @@ engine_registry& registry() {
         ::pthread_atfork(
             [] {
                 registry().mutex.lock();
-                for (auto* engine : registry().engines) engine->before_fork();
+                for (auto* engine : registry().engines)
+                    engine->before_fork();
             },
             [] {
-                for (auto* engine : registry().engines) engine->after_fork_in_parent();
+                for (auto* engine : registry().engines)
+                    engine->after_fork_in_parent();
                 registry().mutex.unlock();
             },
             [] {
-                for (auto* engine : registry().engines) engine->after_fork_in_child();
+                for (auto* engine : registry().engines)
+                    engine->after_fork_in_child();
                 registry().mutex.unlock();
             });
         return made;

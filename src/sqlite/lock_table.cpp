@@ -74,8 +74,8 @@ std::uint64_t lock_table::raise_fence(std::string_view fence_key, std::string_vi
 
 void lock_table::put(const stored_lock& lock) {
     put_.run(std::string_view(lock.storage_key), lock.record.id.str(),
-             as_ms(lock.record.expires_at), as_ms(lock.record.acquired_at),
-             lock.record.fence.str(), std::string_view(lock.record.key));
+             as_ms(lock.record.expires_at), as_ms(lock.record.acquired_at), lock.record.fence.str(),
+             std::string_view(lock.record.key));
 }
 
 void lock_table::set_expiry(const stored_lock& lock, unix_time expires_at) {

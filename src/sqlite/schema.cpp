@@ -41,8 +41,8 @@ content inspect(database& file) {
         }
         return content::current;
     }
-    const bool untouched = owner == "0" && version == "0" &&
-                           file.query("SELECT count(*) FROM sqlite_schema") == "0";
+    const bool untouched =
+        owner == "0" && version == "0" && file.query("SELECT count(*) FROM sqlite_schema") == "0";
     if (!untouched) {
         throw lock_error(error_code::invalid_argument,
                          "the file '" + file.path().string() +
