@@ -201,8 +201,8 @@ void database::fail(int result_code) const {
     }
 }
 
-transaction::transaction(database& on) : on_(on) {
-    on_.execute("BEGIN IMMEDIATE");
+transaction::transaction(database& on, kind of) : on_(on) {
+    on_.execute(of == kind::write ? "BEGIN IMMEDIATE" : "BEGIN");
 }
 
 transaction::~transaction() {

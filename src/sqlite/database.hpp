@@ -116,10 +116,15 @@ class database {
     std::unique_ptr<sqlite3, closer> handle_;
 };
 
-/// A write transaction: rolled back unless committed.
+/// Rolled back unless committed.
 class transaction {
   public:
-    explicit transaction(database& on);
+    enum class kind {
+        read,   ///< One view of the file from the first read on.
+        write,  ///< Alone from the beginning.
+    };
+
+    transaction(database& on, kind of);
     transaction(const transaction&) = delete;
     transaction& operator=(const transaction&) = delete;
     ~transaction();
