@@ -127,17 +127,17 @@ TEST_P(asynchronous, a_cancelled_acquisition_is_granted_in_full_or_leaves_nothin
         asio::io_context io;
         asio::cancellation_signal cancel;
         std::optional<any_result> granted;
-        async_acquire(locks_, "k", {},
-                      asio::bind_cancellation_slot(
-                          cancel.slot(), asio::bind_executor(io, [&](std::exception_ptr failure,
-                                                                     any_result result) {
-                              if (failure) {
-                                  expect_error(error_code::aborted,
-                                               [&] { std::rethrow_exception(failure); });
-                              } else {
-                                  granted = std::move(result);
-                              }
-                          })));
+        async_acquire(
+            locks_, "k", {},
+            asio::bind_cancellation_slot(
+                cancel.slot(),
+                asio::bind_executor(io, [&](std::exception_ptr failure, any_result result) {
+                    if (failure) {
+                        expect_error(error_code::aborted, [&] { std::rethrow_exception(failure); });
+                    } else {
+                        granted = std::move(result);
+                    }
+                })));
         cancel.emit(asio::cancellation_type::terminal);
         io.run();
         EXPECT_EQ(locks_.is_locked("k"), granted.has_value());

@@ -80,8 +80,7 @@ TEST_P(cancelled_before_it_began, a_call_never_reaches_the_store) {
     expect_error(error_code::aborted, [&] { (void)watch.locks.release(id, {}, stop); });
     expect_error(error_code::aborted, [&] { (void)watch.locks.extend(id, {}, stop); });
     expect_error(error_code::aborted, [&] { (void)watch.locks.is_locked("k", {}, stop); });
-    expect_error(error_code::aborted,
-                 [&] { (void)watch.locks.lookup(key_lookup{"k"}, {}, stop); });
+    expect_error(error_code::aborted, [&] { (void)watch.locks.lookup(key_lookup{"k"}, {}, stop); });
     expect_error(error_code::aborted,
                  [&] { (void)watch.locks.lookup(ownership_lookup{id}, {}, stop); });
     EXPECT_EQ(watch.engine->calls(), 0);
