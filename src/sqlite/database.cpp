@@ -151,7 +151,7 @@ bool database::wait_while_busy(int tries) const {
 
 /// The system's reason for the last failure. When a file cannot be created, SQLite tries to open it
 /// for reading and reports that there is none; the reason then is the folder's.
-int database::system_reason() const noexcept {
+int database::system_reason() const {
     const int reported = sqlite3_system_errno(handle_.get());
     if (reported != ENOENT) return reported;
     const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";

@@ -110,7 +110,7 @@ class database {
     static int on_busy(void* self, int tries);
     [[nodiscard]] bool wait_while_busy(int tries) const;
     void remember_file() noexcept;
-    [[nodiscard]] int system_reason() const noexcept;
+    [[nodiscard]] int system_reason() const;
 
     std::filesystem::path path_;
     const call_limits* limits_ = nullptr;
