@@ -76,11 +76,9 @@ struct outcome {
     }
     [[nodiscard]] static outcome yes_or_no(bool answer) { return {.ok = answer}; }
     [[nodiscard]] static outcome found(lock_record record) {
-        return {.ok = true,
-                .reason = {},
-                .expires_at = record.expires_at,
-                .fence = record.fence,
-                .record = std::move(record)};
+        outcome answer{.ok = true};
+        answer.record = std::move(record);
+        return answer;
     }
     [[nodiscard]] static outcome nothing_found() { return {}; }
 };

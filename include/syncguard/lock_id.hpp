@@ -33,9 +33,8 @@ class lock_id {
     [[nodiscard]] std::string to_string() const { return std::string(str()); }
 
     /// Lock ids go wherever the API asks for the text of one.
-    operator std::string_view() const noexcept {
-        return str();
-    }  // NOLINT(google-explicit-constructor)
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    operator std::string_view() const noexcept { return str(); }
 
     friend auto operator<=>(const lock_id&, const lock_id&) noexcept = default;
     friend bool operator==(const lock_id&, const lock_id&) noexcept = default;

@@ -25,7 +25,7 @@ enum class failure_reason { locked, expired, not_found };
 }
 
 /// Whether this call freed the lock. `ok == false`: it was not held any more; nothing was changed.
-struct [[nodiscard]] release_result {
+struct release_result {
     bool ok = false;
     explicit operator bool() const noexcept { return ok; }
 };

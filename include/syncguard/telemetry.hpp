@@ -22,10 +22,10 @@ enum class event_type { acquire, release, extend, is_locked, lookup };
 
 /// One operation, after it ended.
 struct lock_event {
-    event_type type;
+    event_type type{};
     /// Whether it did what was asked; for `is_locked`: whether it is locked; for `lookup`: whether
     /// there is a live lock. A system failure is false, without a reason.
-    bool ok;
+    bool ok = false;
     std::optional<std::string> key_hash;      ///< Where the operation names a key.
     std::optional<std::string> lock_id_hash;  ///< Where it names, or made, a lock id.
     std::optional<failure_reason> reason;

@@ -24,9 +24,9 @@ background_thread::background_thread(std::size_t capacity)
 
 background_thread::~background_thread() {
     if (owning_process_ != fork_generation()) {
-        // The thread stayed in the parent, perhaps with the mutex locked: touch nothing of it.
+        // The thread stayed in the parent, perhaps with the mutex locked: touch nothing of it. What
+        // it shares is never destroyed here, because its own reference is never given up.
         if (thread_.joinable()) thread_.detach();
-        new std::shared_ptr<shared_state>(state_);
         return;
     }
     {

@@ -24,9 +24,9 @@ class random_reserve {
     std::array<std::uint8_t, 16> take() {
         if (used_ == bytes_.size() || generation_ != fork_generation()) refill();
         std::array<std::uint8_t, 16> taken{};
-        const auto first = bytes_.begin() + static_cast<std::ptrdiff_t>(used_);
-        std::copy_n(first, taken.size(), taken.begin());
-        std::fill_n(first, taken.size(), std::uint8_t{0});
+        const auto next = std::span(bytes_).subspan(used_, taken.size());
+        std::copy(next.begin(), next.end(), taken.begin());
+        std::fill(next.begin(), next.end(), std::uint8_t{0});
         used_ += taken.size();
         return taken;
     }

@@ -17,8 +17,8 @@ constexpr std::size_t most_waiting = 100'000;
 /// A call that waits for its turn. Whoever claims it first, its turn or a stop request, ends it.
 class waiting_call : public std::enable_shared_from_this<waiting_call> {
   public:
-    waiting_call(const request& what, const call_limits& limits, completion done)
-        : what_(what), limits_(limits), done_(std::move(done)) {}
+    waiting_call(const request& what, call_limits limits, completion done)
+        : what_(what), limits_(std::move(limits)), done_(std::move(done)) {}
 
     void watch_for_stop() {
         on_stop_.emplace(limits_.stop, [weak = weak_from_this()] {
