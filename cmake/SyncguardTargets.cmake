@@ -5,7 +5,6 @@ add_library(syncguard_flags INTERFACE)
 target_compile_options(syncguard_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
   -Wold-style-cast -Woverloaded-virtual
-  $<$<CXX_COMPILER_ID:GNU>:-Wzero-as-null-pointer-constant>
   # Designated initialisers leave members at their defaults on purpose.
   -Wno-missing-field-initializers
   $<$<BOOL:${SYNCGUARD_WERROR}>:-Werror>)
