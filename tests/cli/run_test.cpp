@@ -159,8 +159,7 @@ TEST_F(run_command, lets_one_command_at_a_time_through) {
 
 TEST_F(run_command, renews_the_lock_for_as_long_as_the_command_runs) {
     // Longer than three TTLs, and than a TTL and the store's tolerance.
-    const auto running =
-        start_script({"--ttl", "600ms", "k"}, "echo > has; sleep 2.5; echo > done");
+    const auto running = start_script({"--ttl", "1s", "k"}, "echo > has; sleep 3.2; echo > done");
     (void)await_file("has");
     finished other;
     ASSERT_TRUE(eventually([&] {

@@ -133,12 +133,12 @@ TEST_F(signals, a_hangup_of_the_terminal_reaches_the_command) {
 }
 
 TEST_F(signals, a_command_that_is_stopped_keeps_its_lock_and_goes_on) {
-    const auto run = start({"run", "--ttl", "600ms", "k", "--", SIGNAL_RECORDER, "15"});
+    const auto run = start({"run", "--ttl", "1s", "k", "--", SIGNAL_RECORDER, "15"});
     ASSERT_TRUE(eventually([&] { return run->out().ends_with("\n"); }));
     const auto command = command_of(*run);
     ASSERT_EQ(0, ::kill(command, SIGSTOP));
     // Longer than the TTL and the store's tolerance together.
-    EXPECT_EQ(75, syncguard({"acquire", "k", "-w", "2"}).exit_code);
+    EXPECT_EQ(75, syncguard({"acquire", "k", "-w", "2.2"}).exit_code);
     ASSERT_EQ(0, ::kill(command, SIGCONT));
     run->signal(SIGTERM);
     EXPECT_EQ(0, run->wait().exit_code);
