@@ -12,6 +12,8 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
+/// Scripts that would run for ever look for one of their files, so that they end with the test's
+/// folder even where the command fails to end them.
 class lock_loss : public command_test {
   protected:
     /// Makes the store answer every call with an error.
@@ -25,7 +27,7 @@ TEST_F(lock_loss, ends_the_command_with_sigterm_and_exit_code_79) {
     const auto run = start_script({"--ttl", "3s", "k"},
                                   "trap 'echo > terminated; exit 0' TERM\n"
                                   "echo $SYNCGUARD_LOCK_ID > id\n"
-                                  "while :; do sleep 0.05; done");
+                                  "while [ -e id ]; do sleep 0.05; done");
     EXPECT_EQ(0, syncguard({"release", await_file("id")}).exit_code);
     const auto result = run->wait();
     EXPECT_EQ(79, result.exit_code);
@@ -47,7 +49,7 @@ TEST_F(lock_loss, kills_a_command_that_ignores_sigterm_before_the_ttl_ends) {
                                   "trap '' TERM\n"
                                   "echo $$ > pid\n"
                                   "echo $SYNCGUARD_LOCK_ID > id\n"
-                                  "while :; do sleep 0.05; done");
+                                  "while [ -e id ]; do sleep 0.05; done");
     const auto id = await_file("id");
     const auto pid = std::stoi(await_file("pid"));
     // The last renewal was before this, so that the TTL ends within two seconds.
@@ -80,7 +82,7 @@ TEST_F(lock_loss, ends_the_command_when_renewals_fail_for_too_long) {
     const auto run = start_script({"--ttl", "2s", "k"},
                                   "trap 'echo > terminated; exit 0' TERM\n"
                                   "echo > has\n"
-                                  "while :; do sleep 0.05; done");
+                                  "while [ -e has ]; do sleep 0.05; done");
     (void)await_file("has");
     const auto broken = clock::now();
     break_store();
@@ -92,8 +94,8 @@ TEST_F(lock_loss, ends_the_command_when_renewals_fail_for_too_long) {
 }
 
 TEST_F(lock_loss, kills_a_stubborn_command_before_the_ttl_ends_when_renewals_fail) {
-    const auto run = start_script({"--ttl", "3s", "k"},
-                                  "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done");
+    const auto run = start_script(
+        {"--ttl", "3s", "k"}, "trap '' TERM; echo $$ > pid; while [ -e pid ]; do sleep 0.05; done");
     const auto pid = std::stoi(await_file("pid"));
     const auto broken = clock::now();
     break_store();

@@ -76,15 +76,15 @@ TEST_F(run_command, gives_the_command_its_own_standard_streams) {
 }
 
 TEST_F(run_command, leaves_no_other_files_open_for_the_command) {
-    const auto count = [&](const std::vector<std::string>& prefix) {
+    const auto open_files = [&](const std::vector<std::string>& prefix) {
         auto command = prefix;
-        for (const auto& each : {"sh", "-c", "ls /proc/$$/fd | wc -l"})
+        for (const auto& each : {"ls", "/proc/self/fd"})
             command.emplace_back(each);
         process direct(file("."), command,
                        {.environment = {{"SYNCGUARD_BACKEND", "sqlite:" + database().string()}}});
         return direct.wait().out;
     };
-    EXPECT_EQ(count({"env"}), count({SYNCGUARD_PROGRAM, "run", "k", "--"}));
+    EXPECT_EQ(open_files({"env"}), open_files({SYNCGUARD_PROGRAM, "run", "k", "--"}));
 }
 
 TEST_F(run_command, says_127_if_there_is_no_such_command_and_frees_the_lock) {
