@@ -4,7 +4,7 @@
 add_library(syncguard_flags INTERFACE)
 target_compile_options(syncguard_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor
-  -Wold-style-cast -Woverloaded-virtual -Wnull-dereference
+  -Wold-style-cast -Woverloaded-virtual
   # Designated initialisers leave members at their defaults on purpose.
   -Wno-missing-field-initializers
   $<$<BOOL:${SYNCGUARD_WERROR}>:-Werror>)
@@ -15,8 +15,6 @@ if(SYNCGUARD_SANITIZE)
   if(SYNCGUARD_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
-  # -O1 with sanitizers makes this warning guess wrongly about inlined code.
-  target_compile_options(syncguard_flags INTERFACE -Wno-null-dereference)
 endif()
 
 # syncguard_add_library(<name> SOURCES ... HEADERS ...): a library syncguard::<name>.

@@ -77,11 +77,11 @@ class async_call : public std::enable_shared_from_this<async_call<Handler, Resul
 template <class Result, class Start, class Convert, class Token>
 auto initiate(Start start, Convert convert, Token&& token) {
     return boost::asio::async_initiate<Token, async_signature<Result>>(
-        [](auto handler, Start start, Convert convert) {
+        [](auto handler, Start begin, Convert to_result) {
             auto call = std::make_shared<async_call<decltype(handler), Result>>(std::move(handler));
-            start(call->stop(), [call, convert](std::exception_ptr failure, auto value) {
+            begin(call->stop(), [call, to_result](std::exception_ptr failure, auto value) {
                 Result result{};
-                if (!failure) result = convert(std::move(value));
+                if (!failure) result = to_result(std::move(value));
                 call->complete(std::move(failure), std::move(result));
             });
         },

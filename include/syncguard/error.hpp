@@ -36,11 +36,10 @@ struct error_context {
 /// The one exception of this library.
 ///
 /// `what()` says what failed, on what, and what to try; it holds no secret, no key and no lock id.
-/// An exception that is being handled while a `lock_error` is made becomes its cause
-/// (`std::rethrow_if_nested`, or `cause()`).
+/// An exception that is being handled while a `lock_error` is made becomes its `cause()`.
 ///
 /// Copying never throws.
-class lock_error : public std::runtime_error, public std::nested_exception {
+class lock_error : public std::runtime_error {
   public:
     lock_error(error_code code, const std::string& message, error_context context = {});
 
@@ -54,11 +53,12 @@ class lock_error : public std::runtime_error, public std::nested_exception {
     [[nodiscard]] std::string_view lock_id() const noexcept { return context_->lock_id; }
 
     /// The failure underneath, null where there is none.
-    [[nodiscard]] std::exception_ptr cause() const noexcept { return nested_ptr(); }
+    [[nodiscard]] std::exception_ptr cause() const noexcept { return cause_; }
 
   private:
     error_code code_;
     std::shared_ptr<const error_context> context_;
+    std::exception_ptr cause_;
 };
 
 }  // namespace syncguard

@@ -29,6 +29,7 @@ std::string_view to_string(error_code code) noexcept {
 lock_error::lock_error(error_code code, const std::string& message, error_context context)
     : std::runtime_error(message),
       code_(code),
-      context_(std::make_shared<const error_context>(std::move(context))) {}
+      context_(std::make_shared<const error_context>(std::move(context))),
+      cause_(std::current_exception()) {}
 
 }  // namespace syncguard

@@ -4,6 +4,7 @@
 
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -74,6 +75,10 @@ database::database(std::filesystem::path path) : path_(std::move(path)) {
     if (result != SQLITE_OK) fail(result);
     sqlite3_busy_handler(handle, &database::on_busy, this);
     remember_file();
+    begin_read_.emplace(*this, "BEGIN");
+    begin_write_.emplace(*this, "BEGIN IMMEDIATE");
+    commit_.emplace(*this, "COMMIT");
+    rollback_.emplace(*this, "ROLLBACK");
 }
 
 void database::closer::operator()(sqlite3* handle) const noexcept {
@@ -144,9 +149,18 @@ bool database::wait_while_busy(int tries) const {
     return true;
 }
 
+/// The system's reason for the last failure. When a file cannot be created, SQLite tries to open it
+/// for reading and reports that there is none; the reason then is the folder's.
+int database::system_reason() const {
+    const int reported = sqlite3_system_errno(handle_.get());
+    if (reported != ENOENT) return reported;
+    const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
+    return ::access(folder.c_str(), W_OK | X_OK) == 0 ? reported : errno;
+}
+
 void database::fail(int result_code) const {
     const std::string file = "lock file '" + path_.string() + "'";
-    const int system_error = sqlite3_system_errno(handle_.get());
+    const int system_error = system_reason();
     const std::string reason = system_error != 0 ? std::generic_category().message(system_error)
                                                  : std::string(sqlite3_errstr(result_code));
     const bool forbidden = system_error == EACCES || system_error == EPERM || system_error == EROFS;
@@ -201,20 +215,20 @@ void database::fail(int result_code) const {
     }
 }
 
-transaction::transaction(database& on) : on_(on) {
-    on_.execute("BEGIN IMMEDIATE");
+transaction::transaction(database& on, kind of) : on_(on) {
+    (of == kind::write ? on_.begin_write_ : on_.begin_read_)->run();
 }
 
 transaction::~transaction() {
     if (!on_.in_transaction()) return;
     try {
-        on_.execute("ROLLBACK");
+        on_.rollback_->run();
     } catch (...) {  // NOLINT(bugprone-empty-catch): the failure that led here is the one to tell
     }
 }
 
 void transaction::commit() {
-    on_.execute("COMMIT");
+    on_.commit_->run();
 }
 
 }  // namespace syncguard::sqlite

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -100,6 +101,7 @@ class database {
 
   private:
     friend class statement;
+    friend class transaction;
 
     struct closer {
         void operator()(sqlite3* handle) const noexcept;
@@ -108,18 +110,28 @@ class database {
     static int on_busy(void* self, int tries);
     [[nodiscard]] bool wait_while_busy(int tries) const;
     void remember_file() noexcept;
+    [[nodiscard]] int system_reason() const;
 
     std::filesystem::path path_;
     const call_limits* limits_ = nullptr;
     std::uint64_t device_ = 0;
     std::uint64_t inode_ = 0;
     std::unique_ptr<sqlite3, closer> handle_;
+    std::optional<statement> begin_read_;
+    std::optional<statement> begin_write_;
+    std::optional<statement> commit_;
+    std::optional<statement> rollback_;
 };
 
-/// A write transaction: rolled back unless committed.
+/// Rolled back unless committed.
 class transaction {
   public:
-    explicit transaction(database& on);
+    enum class kind {
+        read,   ///< One view of the file from the first read on.
+        write,  ///< Alone from the beginning.
+    };
+
+    transaction(database& on, kind of);
     transaction(const transaction&) = delete;
     transaction& operator=(const transaction&) = delete;
     ~transaction();

@@ -127,7 +127,7 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
         return outcome::failed(failure_reason::locked);
     }
 
-    transaction alone(open.file);
+    transaction alone(open.file, transaction::kind::write);
     // The clock is read after any waiting, or the lock would begin in the past.
     const unix_time at = now();
     if (const auto held = open.locks->by_key(storage_key);
@@ -148,7 +148,7 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
 }
 
 outcome sqlite_engine::apply(session& open, const release_request& what) {
-    transaction alone(open.file);
+    transaction alone(open.file, transaction::kind::write);
     const auto held = open.locks->by_id(what.id);
     if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
     if (!is_live(held->record.expires_at, now())) return outcome::failed(failure_reason::expired);
@@ -158,7 +158,7 @@ outcome sqlite_engine::apply(session& open, const release_request& what) {
 }
 
 outcome sqlite_engine::apply(session& open, const extend_request& what) {
-    transaction alone(open.file);
+    transaction alone(open.file, transaction::kind::write);
     const unix_time at = now();
     const auto held = open.locks->by_id(what.id);
     if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);

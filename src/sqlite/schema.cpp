@@ -27,7 +27,8 @@ CREATE TABLE syncguard_fence_counters (
 
 enum class content { empty, current };
 
-/// What the file is. Throws if it is not for us.
+/// What the file is. Throws if it is not for us. Call it inside a transaction: between two of its
+/// questions another process could make the tables.
 content inspect(database& file) {
     const std::string owner = file.query("PRAGMA application_id");
     const std::string version = file.query("PRAGMA user_version");
@@ -55,12 +56,16 @@ content inspect(database& file) {
 }  // namespace
 
 void ensure_schema(database& file) {
-    const content found = inspect(file);
+    content found{};
+    {
+        const transaction reading(file, transaction::kind::read);
+        found = inspect(file);
+    }
     file.execute_patiently("PRAGMA journal_mode = WAL");
     file.execute("PRAGMA synchronous = FULL");
     if (found == content::current) return;
 
-    transaction creating(file);
+    transaction creating(file, transaction::kind::write);
     if (inspect(file) == content::current) return;
     file.execute(tables);
     file.execute("PRAGMA application_id = " + std::to_string(application_id));

@@ -1,0 +1,119 @@
+/// Fencing tokens: greater with every grant of a key, as numbers and as text.
+#include "contract.hpp"
+#include "support/expect_error.hpp"
+
+#include <syncguard/key.hpp>
+
+#include <mutex>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+SYNCGUARD_CONTRACT(fences);
+
+TEST_P(fences, the_first_is_one_and_each_grant_is_greater_also_as_text) {
+    fence last;
+    for (int i = 0; i < 20; ++i) {
+        auto lease = acquire("k", 10s);
+        ASSERT_TRUE(lease);
+        if (i == 0) {
+            EXPECT_EQ(lease->fence().str(), "000000000000001");
+        }
+        EXPECT_GT(lease->fence(), last);
+        EXPECT_GT(lease->fence().to_string(), last.to_string());
+        last = lease->fence();
+        ASSERT_TRUE(door_->release(*lease).ok);
+    }
+}
+
+TEST_P(fences, they_go_on_after_expiry) {
+    const auto before = acquire("k", 10s);
+    ASSERT_TRUE(before);
+    store_->advance(10s + time_tolerance);
+    const auto after = acquire("k", 10s);
+    ASSERT_TRUE(after);
+    EXPECT_GT(after->fence(), before->fence());
+}
+
+TEST_P(fences, each_key_has_its_own) {
+    for (int i = 0; i < 5; ++i)
+        ASSERT_TRUE(release(take("busy")).ok);
+    auto other = acquire("quiet");
+    ASSERT_TRUE(other);
+    EXPECT_EQ(other->fence().str(), "000000000000001");
+}
+
+TEST_P(fences, a_contended_attempt_spends_none) {
+    auto held = acquire("k");
+    ASSERT_TRUE(held);
+    for (int i = 0; i < 10; ++i)
+        ASSERT_FALSE(acquire("k"));
+    ASSERT_TRUE(door_->release(*held).ok);
+    auto next = acquire("k");
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->fence().str(), "000000000000002");
+}
+
+TEST_P(fences, extending_keeps_the_token) {
+    auto lease = acquire("k");
+    ASSERT_TRUE(lease);
+    ASSERT_TRUE(extend(lease->lock_id()).ok);
+    EXPECT_EQ(lookup_key("k")->fence, lease->fence());
+}
+
+class fence_limits : public contract {
+  protected:
+    /// A handle on a store whose counter for "k" stands at `counter`, collecting warnings.
+    any_backend with_counter(std::uint64_t counter) {
+        store_->set_fence_counter("k", counter);
+        return store_->open({.on_warning = [this](std::string_view message) {
+            const std::lock_guard guard(mutex_);
+            warnings_.emplace_back(message);
+        }});
+    }
+
+    // A fresh store: the one of the base class has been opened already.
+    void SetUp() override { store_ = std::get<0>(GetParam()).make(); }
+
+    std::mutex mutex_;
+    std::vector<std::string> warnings_;
+};
+
+SYNCGUARD_RUN_CONTRACT(fence_limits);
+
+TEST_P(fence_limits, up_to_the_warning_mark_nothing_is_said) {
+    const any_backend locks = with_counter(fence::warn_counter - 1);
+    ASSERT_TRUE(door_->acquire(locks, "k", {}, {}));
+    EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_P(fence_limits, beyond_the_warning_mark_each_grant_warns_without_naming_the_key) {
+    const any_backend locks = with_counter(fence::warn_counter);
+    auto lease = door_->acquire(locks, "k", {}, {});
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "090000000000001");
+    ASSERT_EQ(warnings_.size(), 1U);
+    EXPECT_NE(warnings_[0].find("090000000000001"), std::string::npos);
+    EXPECT_NE(warnings_[0].find(hash_key("k")), std::string::npos);
+    EXPECT_EQ(warnings_[0].find(lease->lock_id().str()), std::string::npos);
+}
+
+TEST_P(fence_limits, the_last_token_is_granted) {
+    const any_backend locks = with_counter(fence::max_counter - 1);
+    auto lease = door_->acquire(locks, "k", {}, {});
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "900000000000000");
+}
+
+TEST_P(fence_limits, beyond_the_last_token_acquisition_fails_and_leaves_nothing_locked) {
+    const any_backend locks = with_counter(fence::max_counter);
+    for (int i = 0; i < 3; ++i) {
+        expect_error(error_code::internal, [&] { (void)door_->acquire(locks, "k", {}, {}); });
+        EXPECT_FALSE(door_->is_locked(locks, "k", {}));
+        EXPECT_FALSE(door_->lookup(locks, key_lookup{"k"}, {}));
+    }
+}
+
+}  // namespace
+}  // namespace syncguard::test

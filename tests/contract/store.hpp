@@ -1,0 +1,49 @@
+/// What an engine provides to be held to the contract. A new engine joins by adding one of these to
+/// `all_stores()`.
+#pragma once
+
+#include <syncguard/backend.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+
+/// One store, fresh for each test.
+class store {
+  public:
+    store() = default;
+    store(const store&) = delete;
+    store& operator=(const store&) = delete;
+    virtual ~store() = default;
+
+    /// A handle on this store. Every call gives another handle on the same locks.
+    [[nodiscard]] virtual any_backend open(backend_options options = {}) = 0;
+
+    /// The store's time, and a way to let it pass.
+    [[nodiscard]] virtual unix_time now() const = 0;
+    virtual void advance(milliseconds by) = 0;
+
+    /// Puts a fence counter where years of use would have brought it. Before the key's first use.
+    virtual void set_fence_counter(const std::string& key, std::uint64_t counter) = 0;
+
+    /// A URL for other processes, who share the store on their own clock. Only for kinds that are
+    /// shared.
+    [[nodiscard]] virtual std::string url() const = 0;
+};
+
+struct store_kind {
+    std::string name;
+    bool shared_between_processes;
+    std::function<std::unique_ptr<store>()> make;
+};
+
+[[nodiscard]] std::vector<store_kind> all_stores();
+
+/// Those that several processes can use at once.
+[[nodiscard]] std::vector<store_kind> shared_stores();
+
+}  // namespace syncguard::test

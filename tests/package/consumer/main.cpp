@@ -1,0 +1,12 @@
+/// A program that knows of SyncGuard only what is installed.
+#include <syncguard/async.hpp>
+#include <syncguard/connect.hpp>
+#include <syncguard/lock.hpp>
+
+#include <iostream>
+
+int main() {
+    const auto locks = syncguard::connect("memory:");
+    syncguard::lock(locks, "k",
+                    [](syncguard::held& held) { std::cout << "fence " << held.fence() << "\n"; });
+}

@@ -1,0 +1,45 @@
+#include "child_process.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <system_error>
+
+namespace syncguard::test {
+
+child_process::child_process(const std::function<int()>& body) : pid_(::fork()) {
+    if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
+    if (pid_ > 0) return;
+    int code = 99;
+    try {
+        code = body();
+    } catch (const std::exception& failure) {
+        std::fprintf(stderr, "child process: %s\n", failure.what());
+    }
+    // The parent's objects are not the child's to destroy.
+    ::_exit(code);
+}
+
+child_process::~child_process() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    wait();
+}
+
+void child_process::kill(int signal) const {
+    ::kill(pid_, signal);
+}
+
+int child_process::wait() {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace syncguard::test

@@ -1,0 +1,41 @@
+/// An engine whose answers a test writes down beforehand; for what a healthy store never does.
+#pragma once
+
+#include <syncguard/engine.hpp>
+
+#include <functional>
+#include <thread>
+#include <utility>
+
+namespace syncguard::test {
+
+/// Answers every request with `answer`; asynchronous ones from a thread of its own.
+class scripted_engine : public engine {
+  public:
+    using script = std::function<outcome(const request&, const call_limits&)>;
+    explicit scripted_engine(script answer) : answer_(std::move(answer)) {}
+
+    [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+        return {"scripted", true, time_authority::server};
+    }
+    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
+        return answer_(what, limits);
+    }
+    void start(const request& what, const call_limits& limits, completion done) override {
+        std::thread([answer = answer_, what, limits, done = std::move(done)] {
+            outcome answered;
+            std::exception_ptr failure;
+            try {
+                answered = answer(what, limits);
+            } catch (...) {
+                failure = std::current_exception();
+            }
+            done(std::move(failure), std::move(answered));
+        }).detach();
+    }
+
+  private:
+    script answer_;
+};
+
+}  // namespace syncguard::test

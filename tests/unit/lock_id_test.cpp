@@ -1,0 +1,74 @@
+#include "support/child_process.hpp"
+
+#include <syncguard/lock_id.hpp>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+TEST(lock_ids, many_threads_make_ids_that_all_differ) {
+    std::mutex mutex;
+    std::set<std::string> all;
+    {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 4; ++i) {
+            threads.emplace_back([&] {
+                std::vector<std::string> mine;
+                for (int n = 0; n < 2000; ++n)
+                    mine.push_back(lock_id::generate().to_string());
+                const std::lock_guard guard(mutex);
+                all.insert(mine.begin(), mine.end());
+            });
+        }
+    }
+    EXPECT_EQ(all.size(), 8000U);
+    for (const auto& id : all)
+        EXPECT_TRUE(lock_id::is_valid(id));
+}
+
+TEST(lock_ids, a_forked_child_does_not_repeat_its_parents_ids) {
+    // The parent's reserve of random bytes is partly used: a child that went on with it would make
+    // the ids that the parent makes next.
+    (void)lock_id::generate();
+    int pipe_ends[2];
+    ASSERT_EQ(::pipe(pipe_ends), 0);
+    child_process child([&] {
+        const std::string id = lock_id::generate().to_string();
+        return ::write(pipe_ends[1], id.data(), id.size()) == 22 ? 0 : 1;
+    });
+    std::string childs(22, '\0');
+    ASSERT_EQ(::read(pipe_ends[0], childs.data(), childs.size()), 22);
+    EXPECT_EQ(child.wait(), 0);
+    ::close(pipe_ends[0]);
+    ::close(pipe_ends[1]);
+
+    EXPECT_TRUE(lock_id::is_valid(childs));
+    for (int i = 0; i < 300; ++i)
+        EXPECT_NE(lock_id::generate().str(), childs);
+}
+
+TEST(lock_ids, every_bit_varies) {
+    // 22 characters of 6 bits each; the last has 2 bits of data.
+    std::vector<std::set<char>> seen(lock_id::length);
+    for (int i = 0; i < 4000; ++i) {
+        const auto id = lock_id::generate();
+        for (std::size_t place = 0; place < lock_id::length; ++place) {
+            seen[place].insert(id.str()[place]);
+        }
+    }
+    for (std::size_t place = 0; place + 1 < lock_id::length; ++place) {
+        EXPECT_EQ(seen[place].size(), 64U) << place;
+    }
+    EXPECT_EQ(seen.back(), (std::set<char>{'A', 'Q', 'g', 'w'}));
+}
+
+}  // namespace
+}  // namespace syncguard::test

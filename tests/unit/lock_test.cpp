@@ -1,0 +1,194 @@
+#include "support/expect_error.hpp"
+#include "support/scripted_engine.hpp"
+
+#include <syncguard/lock.hpp>
+#include <syncguard/memory.hpp>
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <thread>
+
+namespace syncguard::test {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+TEST(lock, the_function_runs_under_the_lock_and_the_lock_is_free_afterwards) {
+    const memory::backend locks;
+    bool ran = false;
+    lock(locks, "k", [&](held& held) {
+        ran = true;
+        EXPECT_TRUE(locks.is_locked("k"));
+        EXPECT_EQ(held.key(), "k");
+        EXPECT_EQ(held.fence().str(), "000000000000001");
+        EXPECT_TRUE(lock_id::is_valid(held.lock_id()));
+        EXPECT_TRUE(held.valid());
+        EXPECT_GT(held.remaining(), 29s);
+        EXPECT_TRUE(held.extend({.ttl = 60s}).ok);
+        EXPECT_GT(held.remaining(), 59s);
+    });
+    EXPECT_TRUE(ran);
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST(lock, what_the_function_returns_passes_through) {
+    const memory::backend locks;
+    EXPECT_EQ(lock(locks, "k", [] { return 42; }), 42);
+    auto moved = lock(locks, "k", [] { return std::make_unique<int>(7); });
+    EXPECT_EQ(*moved, 7);
+    int target = 0;
+    int& reference = lock(locks, "k", [&]() -> int& { return target; });
+    EXPECT_EQ(&reference, &target);
+    static_assert(std::is_void_v<decltype(lock(locks, "k", [] {}))>);
+}
+
+TEST(lock, what_the_function_throws_passes_through_after_the_release) {
+    const memory::backend locks;
+    EXPECT_THROW(lock(locks, "k", [] { throw std::out_of_range("mine"); }), std::out_of_range);
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST(lock, any_backend_will_do) {
+    const any_backend locks = memory::backend();
+    EXPECT_EQ(lock(locks, "k", [](held& held) { return held.fence(); }), fence::from_counter(1));
+}
+
+TEST(lock, it_waits_for_its_turn) {
+    const memory::backend locks;
+    auto holder = locks.acquire("k");
+    auto waiting = std::async(std::launch::async, [&] {
+        return lock(
+            locks, "k", [](held& held) { return held.fence(); },
+            {.timeout = 20s,
+             .retry = {.max_retries = 1000, .retry_delay = 1ms, .backoff = backoff::fixed}});
+    });
+    EXPECT_EQ(waiting.wait_for(30ms), std::future_status::timeout);
+    ASSERT_TRUE(holder->release().ok);
+    EXPECT_EQ(waiting.get(), fence::from_counter(2));
+}
+
+TEST(lock, it_gives_up_when_the_retries_are_used) {
+    std::atomic<int> attempts{0};
+    const any_backend locks(
+        std::make_shared<scripted_engine>([&](const request&, const call_limits&) {
+            ++attempts;
+            return outcome::failed(failure_reason::locked);
+        }));
+    const auto failure = expect_error(error_code::acquisition_timeout, [&] {
+        lock(locks, "k", [] { FAIL(); }, {.retry = {.max_retries = 3, .retry_delay = 1ms}});
+    });
+    EXPECT_EQ(attempts, 4);
+    EXPECT_EQ(failure->key(), "k");
+}
+
+TEST(lock, no_retries_means_one_attempt) {
+    const memory::backend locks;
+    auto holder = locks.acquire("k");
+    const auto began = steady_clock::now();
+    expect_error(error_code::acquisition_timeout,
+                 [&] { lock(locks, "k", [] {}, {.retry = {.max_retries = 0}}); });
+    EXPECT_LT(steady_clock::now() - began, 5s);
+}
+
+TEST(lock, it_gives_up_when_its_time_is_over_and_never_sleeps_past_it) {
+    const memory::backend locks;
+    auto holder = locks.acquire("k");
+    const auto began = steady_clock::now();
+    expect_error(error_code::acquisition_timeout, [&] {
+        lock(locks, "k", [] {},
+             {.timeout = 50ms, .retry = {.retry_delay = 1h, .jitter = jitter::none}});
+    });
+    const auto waited = steady_clock::now() - began;
+    EXPECT_GE(waited, 50ms);
+    EXPECT_LT(waited, 5s);
+}
+
+TEST(lock, a_store_that_answers_too_late_counts_as_its_time_being_over) {
+    const any_backend locks(
+        std::make_shared<scripted_engine>([](const request&, const call_limits& limits) -> outcome {
+            std::this_thread::sleep_until(limits.deadline);
+            throw lock_error(error_code::network_timeout, "no answer");
+        }));
+    expect_error(error_code::acquisition_timeout,
+                 [&] { lock(locks, "k", [] {}, {.timeout = 40ms}); });
+}
+
+TEST(lock, system_failures_are_not_retried) {
+    std::atomic<int> attempts{0};
+    const any_backend locks(
+        std::make_shared<scripted_engine>([&](const request&, const call_limits&) -> outcome {
+            ++attempts;
+            throw lock_error(error_code::auth_failed, "who are you?");
+        }));
+    expect_error(error_code::auth_failed, [&] { lock(locks, "k", [] {}); });
+    EXPECT_EQ(attempts, 1);
+}
+
+TEST(lock, a_stop_request_wakes_a_waiting_caller_at_once) {
+    const memory::backend locks;
+    auto holder = locks.acquire("k");
+    std::stop_source stop;
+    std::promise<void> waiting;
+    auto waiter = std::async(std::launch::async, [&] {
+        waiting.set_value();
+        lock(locks, "k", [] {},
+             {.timeout = 1h, .retry = {.retry_delay = 1h}, .stop = stop.get_token()});
+    });
+    waiting.get_future().get();
+    const auto asked = steady_clock::now();
+    stop.request_stop();
+    expect_error(error_code::aborted, [&] { waiter.get(); });
+    EXPECT_LT(steady_clock::now() - asked, 5s);
+}
+
+TEST(lock, a_stop_request_before_it_begins_leaves_nothing_locked) {
+    const memory::backend locks;
+    std::stop_source stop;
+    stop.request_stop();
+    expect_error(error_code::aborted,
+                 [&] { lock(locks, "k", [] { FAIL(); }, {.stop = stop.get_token()}); });
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST(lock, the_callers_cancellation_does_not_stop_the_release) {
+    const memory::backend locks;
+    std::stop_source stop;
+    lock(locks, "k", [&] { stop.request_stop(); }, {.stop = stop.get_token()});
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST(lock, a_failing_release_goes_to_this_calls_handler_and_not_to_the_caller) {
+    int backends = 0;
+    std::string source;
+    auto store =
+        std::make_shared<scripted_engine>([](const request& what, const call_limits&) -> outcome {
+            if (std::holds_alternative<release_request>(what)) {
+                throw lock_error(error_code::service_unavailable, "gone");
+            }
+            return outcome::granted(unix_time(1h), fence::from_counter(1));
+        });
+    const any_backend locks(store,
+                            {.on_release_error = [&](const auto&, const auto&) { ++backends; }});
+    const int result =
+        lock(locks, "k", [] { return 5; },
+             {.on_release_error = [&](const lock_error&, const release_error_context& context) {
+                 source = to_string(context.source);
+             }});
+    EXPECT_EQ(result, 5);
+    EXPECT_EQ(source, "lock");
+    EXPECT_EQ(backends, 0);
+
+    lock(locks, "k", [] {});
+    EXPECT_EQ(backends, 1);
+}
+
+TEST(lock, bad_arguments_are_refused) {
+    const memory::backend locks;
+    expect_error(error_code::invalid_argument, [&] { lock(locks, "", [] {}); });
+    expect_error(error_code::invalid_argument, [&] { lock(locks, "k", [] {}, {.ttl = 0ms}); });
+}
+
+}  // namespace
+}  // namespace syncguard::test

@@ -1,0 +1,51 @@
+#include "../../src/memory/engine.hpp"
+#include "support/manual_clock.hpp"
+
+#include <syncguard/memory.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace syncguard::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(memory, backends_that_were_made_apart_do_not_share_locks) {
+    const memory::backend a;
+    const memory::backend b;
+    const memory::backend copy_of_a = a;
+    auto lease = a.acquire("k");
+    ASSERT_TRUE(lease);
+    EXPECT_FALSE(b.is_locked("k"));
+    EXPECT_TRUE(copy_of_a.is_locked("k"));
+}
+
+TEST(memory, expired_locks_do_not_pile_up) {
+    manual_clock clock;
+    const auto engine =
+        std::make_shared<memory::memory_engine>(memory::options{.clock = clock.as_wall_clock()});
+    const any_backend locks(engine);
+    std::size_t most = 0;
+    for (int i = 0; i < 10'000; ++i) {
+        auto lease = locks.acquire("key:" + std::to_string(i), {.ttl = 1s});
+        ASSERT_TRUE(lease);
+        lease->detach();
+        clock.advance(100ms);
+        most = std::max(most, engine->stored_locks());
+    }
+    // Twenty are live at any time: one is added every 100 ms, and each lives for two seconds. The
+    // sweep lags behind by a small factor of that, whatever the number of keys.
+    EXPECT_LE(most, 200U);
+}
+
+TEST(memory, fences_can_go_on_from_a_former_life) {
+    const memory::backend locks({.fences_start_after = 41});
+    auto lease = locks.acquire("k");
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "000000000000042");
+}
+
+}  // namespace
+}  // namespace syncguard::test

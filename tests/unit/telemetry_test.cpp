@@ -1,0 +1,163 @@
+#include "support/child_process.hpp"
+#include "support/expect_error.hpp"
+#include "support/scripted_engine.hpp"
+
+#include <syncguard/memory.hpp>
+#include <syncguard/telemetry.hpp>
+
+#include <future>
+#include <mutex>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Keeps events; safe to call from the telemetry thread.
+class recorder {
+  public:
+    void operator()(const lock_event& event) {
+        const std::lock_guard guard(mutex_);
+        events_.push_back(event);
+    }
+    [[nodiscard]] std::vector<lock_event> events() const {
+        const std::lock_guard guard(mutex_);
+        return events_;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<lock_event> events_;
+};
+
+TEST(telemetry, types_are_spelled_as_specified) {
+    EXPECT_EQ(to_string(event_type::acquire), "acquire");
+    EXPECT_EQ(to_string(event_type::release), "release");
+    EXPECT_EQ(to_string(event_type::extend), "extend");
+    EXPECT_EQ(to_string(event_type::is_locked), "isLocked");
+    EXPECT_EQ(to_string(event_type::lookup), "lookup");
+    EXPECT_EQ(to_string(failure_reason::not_found), "not-found");
+}
+
+TEST(telemetry, raw_identifiers_can_be_asked_for) {
+    recorder seen;
+    const auto locks =
+        with_telemetry(memory::backend(), {.on_event = std::ref(seen), .include_raw = true});
+    auto lease = locks.acquire("k");
+    const std::string id = lease->lock_id().to_string();
+    (void)lease->release();
+    ASSERT_TRUE(locks.flush(10s));
+    ASSERT_EQ(seen.events().size(), 2U);
+    EXPECT_EQ(seen.events()[0].key, "k");
+    EXPECT_EQ(seen.events()[0].lock_id, id);
+    EXPECT_EQ(seen.events()[1].lock_id, id);
+    EXPECT_FALSE(seen.events()[1].key);
+}
+
+TEST(telemetry, a_predicate_decides_event_by_event_and_sees_only_hashes) {
+    recorder seen;
+    const auto locks = with_telemetry(
+        memory::backend(), {.on_event = std::ref(seen), .include_raw = [](const lock_event& event) {
+                                EXPECT_FALSE(event.key);
+                                EXPECT_FALSE(event.lock_id);
+                                return event.type == event_type::is_locked;
+                            }});
+    (void)locks.is_locked("k");
+    (void)locks.lookup(key_lookup{"k"});
+    ASSERT_TRUE(locks.flush(10s));
+    ASSERT_EQ(seen.events().size(), 2U);
+    EXPECT_EQ(seen.events()[0].key, "k");
+    EXPECT_FALSE(seen.events()[1].key);
+}
+
+TEST(telemetry, a_predicate_that_throws_means_no) {
+    recorder seen;
+    const auto locks = with_telemetry(
+        memory::backend(),
+        {.on_event = std::ref(seen),
+         .include_raw = [](const lock_event&) -> bool { throw std::runtime_error("undecided"); }});
+    (void)locks.is_locked("k");
+    ASSERT_TRUE(locks.flush(10s));
+    ASSERT_EQ(seen.events().size(), 1U);
+    EXPECT_FALSE(seen.events()[0].key);
+}
+
+TEST(telemetry, a_callback_that_throws_breaks_nothing) {
+    std::atomic<int> calls{0};
+    const auto locks = with_telemetry(memory::backend(), {.on_event = [&](const lock_event&) {
+                                          ++calls;
+                                          throw std::runtime_error("broken dashboard");
+                                      }});
+    for (int i = 0; i < 5; ++i)
+        EXPECT_FALSE(locks.is_locked("k"));
+    ASSERT_TRUE(locks.flush(10s));
+    EXPECT_EQ(calls, 5);
+}
+
+TEST(telemetry, a_slow_callback_delays_nobody_and_what_does_not_fit_is_counted) {
+    std::promise<void> unblock;
+    auto blocked = unblock.get_future().share();
+    const auto locks = with_telemetry(
+        memory::backend(),
+        {.on_event = [blocked](const lock_event&) { blocked.wait(); }, .queue_capacity = 10});
+    constexpr int operations = 1000;
+    for (int i = 0; i < operations; ++i)
+        EXPECT_FALSE(locks.is_locked("k"));
+    // One event may be in the callback, ten wait, the others were dropped.
+    EXPECT_GE(locks.dropped_events(), static_cast<unsigned>(operations - 11));
+    EXPECT_FALSE(locks.flush(1ms));
+    unblock.set_value();
+    EXPECT_TRUE(locks.flush(10s));
+}
+
+TEST(telemetry, a_system_failure_is_told_without_a_reason_and_passes_through) {
+    recorder seen;
+    const auto locks = with_telemetry(
+        any_backend(
+            std::make_shared<scripted_engine>([](const request&, const call_limits&) -> outcome {
+                throw lock_error(error_code::service_unavailable, "down");
+            })),
+        {.on_event = std::ref(seen)});
+    expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
+    ASSERT_TRUE(locks.flush(10s));
+    ASSERT_EQ(seen.events().size(), 1U);
+    EXPECT_FALSE(seen.events()[0].ok);
+    EXPECT_FALSE(seen.events()[0].reason);
+}
+
+TEST(telemetry, events_that_wait_are_delivered_before_the_end) {
+    recorder seen;
+    {
+        const auto locks = with_telemetry(memory::backend(), {.on_event = std::ref(seen)});
+        for (int i = 0; i < 100; ++i)
+            (void)locks.is_locked("k");
+    }
+    EXPECT_EQ(seen.events().size(), 100U);
+}
+
+TEST(telemetry, a_callback_is_required) {
+    expect_error(error_code::invalid_argument, [] { (void)with_telemetry(memory::backend(), {}); });
+    expect_error(error_code::invalid_argument, [] {
+        (void)with_telemetry(memory::backend(),
+                             {.on_event = [](const lock_event&) {}, .queue_capacity = 0});
+    });
+}
+
+TEST(telemetry, a_forked_child_works_on_and_ends_in_peace) {
+    recorder seen;
+    auto locks = std::make_unique<observed_backend<memory::capabilities>>(
+        with_telemetry(memory::backend(), {.on_event = std::ref(seen)}));
+    (void)locks->is_locked("k");
+    ASSERT_TRUE(locks->flush(10s));
+    child_process child([&] {
+        if (locks->is_locked("k")) return 1;
+        if (locks->dropped_events() != 1) return 2;
+        locks.reset();
+        return 0;
+    });
+    EXPECT_EQ(child.wait(), 0);
+}
+
+}  // namespace
+}  // namespace syncguard::test
