@@ -23,7 +23,7 @@ constexpr std::array units{
 };
 
 std::string quoted(std::string_view text) {
-    return "'" + std::string(text) + "'";
+    return std::string("'").append(text).append("'");
 }
 
 }  // namespace
