@@ -1,0 +1,80 @@
+#include "acquisition.hpp"
+
+#include "wakeup.hpp"
+
+#include <syncguard/lock.hpp>
+
+#include <poll.h>
+
+#include <array>
+#include <future>
+#include <utility>
+
+namespace syncguard::cli {
+
+namespace {
+
+lock_options retry_options(milliseconds ttl, wait_limit limit, std::stop_token stop) {
+    const bool once = limit == milliseconds{0};
+    return {.ttl = ttl,
+            .timeout = once ? milliseconds::max() : limit.value_or(milliseconds::max()),
+            .retry = {.max_retries = once ? 0 : retry_policy::unlimited_retries,
+                      .retry_delay = milliseconds{50},
+                      // A person waits for this: a free lock should not stay unseen for long.
+                      .max_delay = milliseconds{250}},
+            .stop = std::move(stop)};
+}
+
+held_lock retry(const any_backend& locks, std::string_view key, const lock_options& options) {
+    acquire_result<any_capabilities> acquired;
+    detail::retry_until_acquired(key, options,
+                                 [&](const acquire_options& attempt, std::stop_token stop) {
+                                     acquired = locks.acquire(key, attempt, std::move(stop));
+                                     return acquired.ok();
+                                 });
+    return *std::move(acquired);
+}
+
+std::optional<int> interrupting_signal(const signal_inbox& signals) {
+    while (const auto signal = signals.take()) {
+        if (signal->number != SIGCHLD && !signals.inherited_as_ignored(signal->number)) {
+            return signal->number;
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds ttl,
+                    wait_limit limit, const signal_inbox& signals) {
+    const wakeup finished;
+    std::stop_source stop;
+    // Elsewhere, so that this thread notices signals whatever the store is doing.
+    auto attempt = std::async(std::launch::async, [&] {
+        const struct announcement {
+            const wakeup& target;
+            ~announcement() { target.notify(); }
+        } at_the_end{finished};
+        return retry(locks, key, retry_options(ttl, limit, stop.get_token()));
+    });
+
+    std::array<pollfd, 2> events{pollfd{.fd = signals.fd(), .events = POLLIN, .revents = 0},
+                                 pollfd{.fd = finished.fd(), .events = POLLIN, .revents = 0}};
+    while (events[1].revents == 0) {
+        ::poll(events.data(), events.size(), -1);
+        if (const auto signal = interrupting_signal(signals)) {
+            stop.request_stop();
+            try {
+                // If the lock came at the same moment, it goes back here.
+                (void)attempt.get();
+            } catch (const lock_error&) {
+                // The signal says it all.
+            }
+            throw interrupted{*signal};
+        }
+    }
+    return attempt.get();
+}
+
+}  // namespace syncguard::cli

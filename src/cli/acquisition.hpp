@@ -1,0 +1,28 @@
+/// Taking a lock for the command line: one attempt or many, and signals that end the waiting.
+#pragma once
+
+#include "signal_inbox.hpp"
+
+#include <syncguard/backend.hpp>
+
+#include <optional>
+#include <string_view>
+
+namespace syncguard::cli {
+
+using held_lock = lease<any_capabilities>;
+
+/// How long to wait for a lock. Zero: a single attempt. Nothing: for ever.
+using wait_limit = std::optional<milliseconds>;
+
+/// A signal ended the waiting; nothing is locked.
+struct interrupted {
+    int signal;
+};
+
+/// Throws `lock_error` (`acquisition_timeout` where somebody else holds the lock to the end) and
+/// `interrupted`. Signals that this process was made to ignore do not interrupt.
+[[nodiscard]] held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds ttl,
+                                  wait_limit limit, const signal_inbox& signals);
+
+}  // namespace syncguard::cli

@@ -1,0 +1,77 @@
+#include "common_options.hpp"
+
+#include "duration.hpp"
+
+#include <syncguard/connect.hpp>
+
+#include <CLI/CLI.hpp>
+
+namespace syncguard::cli {
+
+namespace {
+
+/// Reads an option's value with one of the functions of duration.hpp.
+template <class Read>
+auto reader(milliseconds (*parse)(std::string_view), Read store) {
+    return [parse, store](const std::string& text) {
+        try {
+            store(parse(text));
+        } catch (const bad_duration& problem) {
+            throw CLI::ValidationError(problem.what());
+        }
+    };
+}
+
+}  // namespace
+
+any_backend common_options::open() const {
+    return connect(backend);
+}
+
+void add_common_options(CLI::App& subcommand, common_options& options) {
+    subcommand
+        .add_option("--backend", options.backend,
+                    "Where the locks are: a URL such as sqlite: or sqlite:/path/locks.db "
+                    "(default: sqlite:)")
+        ->envname("SYNCGUARD_BACKEND")
+        ->type_name("URL");
+    subcommand.add_flag("--json", options.json, "Answer with one JSON object");
+}
+
+void add_ttl_option(CLI::App& subcommand, milliseconds& ttl) {
+    subcommand
+        .add_option_function<std::string>(
+            "--ttl", reader(&parse_duration, [&ttl](milliseconds value) { ttl = value; }),
+            "How long the lock lives: 500ms, 30s, 5m, 2h (default: " + to_text(ttl) + ")")
+        ->type_name("DURATION");
+}
+
+void add_wait_options(CLI::App& subcommand, wait_limit& limit) {
+    const std::string otherwise = limit ? "one attempt" : "wait for ever";
+    auto* never = subcommand.add_flag_callback(
+        "-n,--no-wait", [&limit] { limit = milliseconds{0}; }, "Make one attempt, do not wait");
+    subcommand
+        .add_option_function<std::string>(
+            "-w,--wait", reader(&parse_seconds, [&limit](milliseconds value) { limit = value; }),
+            "Wait so long for the lock: 5, 0.25 (default: " + otherwise + ")")
+        ->type_name("SECONDS")
+        ->excludes(never);
+}
+
+void add_key_argument(CLI::App& subcommand, std::string& key) {
+    subcommand.add_option("KEY", key, "The name of what is locked")->required()->type_name("");
+}
+
+void add_lock_id_argument(CLI::App& subcommand, std::string& id) {
+    subcommand.add_option("LOCK_ID", id, "The lock id that acquire printed")
+        ->required()
+        ->type_name("");
+}
+
+std::string describe_conflict(std::string_view key, wait_limit limit) {
+    std::string text = "'" + std::string(key) + "' is locked by somebody else";
+    if (limit && *limit > milliseconds{0}) text += ", and was for " + to_text(*limit);
+    return text + "; wait longer with --wait, or see who holds it with 'syncguard lookup --key'";
+}
+
+}  // namespace syncguard::cli

@@ -1,0 +1,39 @@
+/// The options that several subcommands share, each spelled once.
+#pragma once
+
+#include "acquisition.hpp"
+#include "output.hpp"
+
+#include <syncguard/backend.hpp>
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace syncguard::cli {
+
+/// Where the locks are, and how to answer.
+struct common_options {
+    std::string backend = "sqlite:";
+    bool json = false;
+
+    [[nodiscard]] format output() const noexcept { return json ? format::json : format::human; }
+    /// Throws `lock_error`.
+    [[nodiscard]] any_backend open() const;
+};
+
+// The structs must live as long as the parser.
+
+void add_common_options(CLI::App& subcommand, common_options& options);
+void add_ttl_option(CLI::App& subcommand, milliseconds& ttl);
+/// `--no-wait` and `--wait`; neither leaves `limit` as it is.
+void add_wait_options(CLI::App& subcommand, wait_limit& limit);
+void add_key_argument(CLI::App& subcommand, std::string& key);
+void add_lock_id_argument(CLI::App& subcommand, std::string& id);
+
+/// What to tell somebody who could not get a lock.
+[[nodiscard]] std::string describe_conflict(std::string_view key, wait_limit limit);
+
+}  // namespace syncguard::cli

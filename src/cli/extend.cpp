@@ -1,0 +1,50 @@
+/// `syncguard extend LOCK_ID`: lets a lock live on.
+#include "command.hpp"
+#include "common_options.hpp"
+#include "exit_codes.hpp"
+
+#include <syncguard/options.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+namespace syncguard::cli {
+
+namespace {
+
+struct extend_arguments {
+    common_options common;
+    std::string lock_id;
+    milliseconds ttl = default_ttl;
+};
+
+int extend(const extend_arguments& arguments) {
+    const auto how = arguments.common.output();
+    const auto result = arguments.common.open().extend(arguments.lock_id, {.ttl = arguments.ttl});
+    if (result) {
+        print_result(how, {{"expiresAtMs", "expires", result.expires_at}});
+        return exit_code::success;
+    }
+    print_refusal(how, {},
+                  "the lock " + arguments.lock_id +
+                      " is not held: it was released or has expired; acquire it again");
+    return exit_code::not_held;
+}
+
+}  // namespace
+
+void add_extend(CLI::App& program, command& chosen) {
+    auto& subcommand = *program.add_subcommand("extend", "Let a lock live on, from now");
+    const auto arguments = std::make_shared<extend_arguments>();
+    add_lock_id_argument(subcommand, arguments->lock_id);
+    add_ttl_option(subcommand, arguments->ttl);
+    add_common_options(subcommand, arguments->common);
+    subcommand.callback([arguments, &chosen] {
+        chosen = {.perform = [arguments] { return extend(*arguments); },
+                  .attempt = "cannot extend " + arguments->lock_id,
+                  .output = arguments->common.output()};
+    });
+}
+
+}  // namespace syncguard::cli

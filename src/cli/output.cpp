@@ -1,0 +1,102 @@
+#include "output.hpp"
+
+#include <boost/json.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+
+namespace syncguard::cli {
+
+namespace {
+
+namespace json = boost::json;
+
+void print_line(std::string_view text) {
+    // Whoever waits for a lock id must know whether it arrived.
+    if (!(std::cout << text << '\n' << std::flush)) throw output_failed();
+}
+
+json::value to_json(const std::variant<std::string, unix_time>& value) {
+    if (const auto* time = std::get_if<unix_time>(&value)) return time->time_since_epoch().count();
+    return json::value(std::get<std::string>(value));
+}
+
+std::string to_text(const std::variant<std::string, unix_time>& value) {
+    if (const auto* time = std::get_if<unix_time>(&value)) return to_iso_text(*time);
+    return std::get<std::string>(value);
+}
+
+}  // namespace
+
+std::string to_iso_text(unix_time time) {
+    const auto day = std::chrono::floor<std::chrono::days>(time);
+    const std::chrono::year_month_day date(day);
+    const std::chrono::hh_mm_ss clock(time - day);
+    std::array<char, 40> text{};
+    const int length = std::snprintf(
+        text.data(), text.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ",
+        static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
+        static_cast<unsigned>(date.day()), static_cast<int>(clock.hours().count()),
+        static_cast<int>(clock.minutes().count()), static_cast<int>(clock.seconds().count()),
+        static_cast<int>(clock.subseconds().count()));
+    return {text.data(), static_cast<std::size_t>(length)};
+}
+
+void print_result(format how, const std::vector<field>& fields) {
+    if (how == format::json) {
+        json::object object{{"ok", true}};
+        for (const auto& each : fields)
+            object[each.json_name] = to_json(each.value);
+        print_line(json::serialize(object));
+        return;
+    }
+    std::string lines;
+    for (const auto& each : fields) {
+        if (!lines.empty()) lines += '\n';
+        lines.append(each.label).append(": ").append(to_text(each.value));
+    }
+    print_line(lines);
+}
+
+void print_answer(format how, std::string_view json_name, bool answer, std::string_view text) {
+    if (how == format::json) {
+        json::object object{{"ok", true}};
+        object[json_name] = answer;
+        print_line(json::serialize(object));
+    } else {
+        print_line(text);
+    }
+}
+
+void print_done(format how, std::string_view text) {
+    print_line(how == format::json ? std::string_view(R"({"ok":true})") : text);
+}
+
+void print_refusal(format how, std::string_view reason, std::string_view message) {
+    if (how == format::human) {
+        print_warning(message);
+        return;
+    }
+    json::object object{{"ok", false}};
+    if (!reason.empty()) object["reason"] = reason;
+    print_line(json::serialize(object));
+}
+
+void print_error(format how, error_code code, std::string_view message) {
+    if (how == format::human) {
+        print_warning(message);
+        return;
+    }
+    const json::object object{{"ok", false},
+                              {"error", {{"code", to_string(code)}, {"message", message}}}};
+    // An error about the standard output has nowhere else to go, and no exit code but its own.
+    std::cout << json::serialize(object) << std::endl;
+}
+
+void print_warning(std::string_view message) {
+    std::cerr << "syncguard: " << message << std::endl;
+}
+
+}  // namespace syncguard::cli

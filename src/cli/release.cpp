@@ -1,0 +1,45 @@
+/// `syncguard release LOCK_ID`: frees a lock.
+#include "command.hpp"
+#include "common_options.hpp"
+#include "exit_codes.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+
+namespace syncguard::cli {
+
+namespace {
+
+struct release_arguments {
+    common_options common;
+    std::string lock_id;
+};
+
+int release(const release_arguments& arguments) {
+    const auto how = arguments.common.output();
+    if (arguments.common.open().release(arguments.lock_id)) {
+        print_done(how, "released");
+        return exit_code::success;
+    }
+    print_refusal(how, {},
+                  "the lock " + arguments.lock_id +
+                      " is not held: it was released or has expired; nothing was changed");
+    return exit_code::not_held;
+}
+
+}  // namespace
+
+void add_release(CLI::App& program, command& chosen) {
+    auto& subcommand = *program.add_subcommand("release", "Free a lock by its id");
+    const auto arguments = std::make_shared<release_arguments>();
+    add_lock_id_argument(subcommand, arguments->lock_id);
+    add_common_options(subcommand, arguments->common);
+    subcommand.callback([arguments, &chosen] {
+        chosen = {.perform = [arguments] { return release(*arguments); },
+                  .attempt = "cannot release " + arguments->lock_id,
+                  .output = arguments->common.output()};
+    });
+}
+
+}  // namespace syncguard::cli

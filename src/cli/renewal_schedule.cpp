@@ -1,0 +1,48 @@
+#include "renewal_schedule.hpp"
+
+#include <algorithm>
+
+namespace syncguard::cli {
+
+namespace {
+
+using std::chrono::seconds;
+
+/// A command with a long TTL needs no more than this to clean up, ...
+constexpr milliseconds longest_warning = seconds{10};
+/// ... and a kill takes effect well within this.
+constexpr milliseconds longest_kill_lead = seconds{1};
+constexpr milliseconds longest_grace_after_loss = seconds{2};
+
+milliseconds warning(milliseconds ttl) noexcept {
+    return std::min(ttl / 4, longest_warning);
+}
+
+milliseconds kill_lead(milliseconds ttl) noexcept {
+    return std::min(ttl / 10, longest_kill_lead);
+}
+
+}  // namespace
+
+renewal_schedule schedule_renewal(lease_clock::time_point deadline, milliseconds ttl) noexcept {
+    return {.renew_at = deadline - ttl + ttl / 3,
+            .terminate_at = deadline - warning(ttl),
+            .kill_at = deadline - kill_lead(ttl)};
+}
+
+milliseconds renewal_retry_pause(milliseconds ttl) noexcept {
+    return std::clamp<milliseconds>(ttl / 20, milliseconds{10}, seconds{1});
+}
+
+milliseconds renewal_timeout(milliseconds ttl) noexcept {
+    return std::clamp<milliseconds>(ttl / 5, milliseconds{10}, seconds{5});
+}
+
+lease_clock::time_point kill_time_after_loss(lease_clock::time_point now,
+                                             lease_clock::time_point deadline,
+                                             milliseconds ttl) noexcept {
+    const auto grace = std::min(ttl / 5, longest_grace_after_loss);
+    return std::min<lease_clock::time_point>(now + grace, schedule_renewal(deadline, ttl).kill_at);
+}
+
+}  // namespace syncguard::cli

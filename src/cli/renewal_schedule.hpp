@@ -1,0 +1,34 @@
+/// When `run` renews its lock, and when it gives it up for lost. Pure: times come in, times go out.
+#pragma once
+
+#include <syncguard/time.hpp>
+
+namespace syncguard::cli {
+
+/// What a lease's end means for the command that runs under it.
+struct renewal_schedule {
+    lease_clock::time_point renew_at;
+    /// Without a renewal until now, the command must begin to end.
+    lease_clock::time_point terminate_at;
+    /// And now it must be gone: nobody else can have the lock before the lease's end.
+    lease_clock::time_point kill_at;
+};
+
+/// `deadline` is the end of a lease that was granted or extended `ttl` earlier.
+[[nodiscard]] renewal_schedule schedule_renewal(lease_clock::time_point deadline,
+                                                milliseconds ttl) noexcept;
+
+/// The pause after a renewal that failed.
+[[nodiscard]] milliseconds renewal_retry_pause(milliseconds ttl) noexcept;
+
+/// How long one renewal may take: short enough that a request that got lost leaves time for
+/// another.
+[[nodiscard]] milliseconds renewal_timeout(milliseconds ttl) noexcept;
+
+/// When to kill a command whose lock turned out to be gone at `now`: somebody else may hold it
+/// already, so the command has only a moment to end by itself.
+[[nodiscard]] lease_clock::time_point kill_time_after_loss(lease_clock::time_point now,
+                                                           lease_clock::time_point deadline,
+                                                           milliseconds ttl) noexcept;
+
+}  // namespace syncguard::cli

@@ -1,0 +1,126 @@
+/// `syncguard run KEY -- COMMAND`: runs a command while holding a lock.
+#include "acquisition.hpp"
+#include "child_process.hpp"
+#include "command.hpp"
+#include "common_options.hpp"
+#include "exit_codes.hpp"
+#include "supervisor.hpp"
+
+#include <syncguard/options.hpp>
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace syncguard::cli {
+
+namespace {
+
+struct run_arguments {
+    common_options common;
+    std::string key;
+    milliseconds ttl = default_ttl;
+    wait_limit limit;
+    int conflict_exit_code = exit_code::conflict;
+    std::vector<std::string> command_line;
+};
+
+/// The parser knows nothing of the command after `--`, but people must.
+class run_help : public CLI::Formatter {
+  public:
+    std::string make_usage(const CLI::App*, std::string) const override {
+        return "Usage: syncguard run [OPTIONS] KEY -- COMMAND [ARGUMENT...]\n";
+    }
+};
+
+environment describe_to_child(const held_lock& lock) {
+    return {
+        {"SYNCGUARD_KEY", std::string(lock.key())},
+        {"SYNCGUARD_LOCK_ID", lock.lock_id().to_string()},
+        {"SYNCGUARD_FENCE", lock.fence().to_string()},
+        {"SYNCGUARD_EXPIRES_AT_MS", std::to_string(lock.expires_at().time_since_epoch().count())}};
+}
+
+int report_loss(const run_arguments& arguments, const std::string& why) {
+    print_refusal(arguments.common.output(), "lost",
+                  "lost the lock '" + arguments.key + "' while the command ran: " + why);
+    return exit_code::lost;
+}
+
+int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox& signals) {
+    child_process child(arguments.command_line, describe_to_child(lock), signals);
+
+    if (auto why_lost = supervisor(lock, arguments.ttl, child, signals).watch()) {
+        // Perhaps the store still has it and nobody could be told: one quick attempt is polite.
+        try {
+            (void)lock.release({.timeout = std::chrono::seconds{1}});
+        } catch (const lock_error&) {
+            lock.detach();
+        }
+        return report_loss(arguments, *why_lost);
+    }
+
+    try {
+        if (!lock.release()) {
+            return report_loss(arguments, "when the command ended (exit code " +
+                                              std::to_string(child.exit_code()) +
+                                              "), it was already released or expired");
+        }
+    } catch (const lock_error& failure) {
+        // The command was protected to its end; that nobody can follow soon is not its failure.
+        print_warning("cannot release '" + arguments.key + "', it will expire by itself at " +
+                      to_iso_text(lock.expires_at()) + ": " + failure.what());
+        lock.detach();
+    }
+    return child.exit_code();
+}
+
+int run(const run_arguments& arguments) {
+    const signal_inbox signals;
+    const auto locks = arguments.common.open();
+    try {
+        return run_with(take_lock(locks, arguments.key, arguments.ttl, arguments.limit, signals),
+                        arguments, signals);
+    } catch (const lock_error& failure) {
+        if (failure.code() != error_code::acquisition_timeout) throw;
+        print_refusal(arguments.common.output(), to_string(failure_reason::locked),
+                      describe_conflict(arguments.key, arguments.limit));
+        return arguments.conflict_exit_code;
+    } catch (const cannot_execute& failure) {
+        print_error(
+            arguments.common.output(), error_code::invalid_argument,
+            "cannot run '" + arguments.command_line.front() + "': " + failure.code().message());
+        return exit_code::of_exec_failure(failure.code().value());
+    }
+}
+
+}  // namespace
+
+void add_run(CLI::App& program, command& chosen, std::vector<std::string> command_line) {
+    auto& subcommand = *program.add_subcommand("run", "Run a command while holding a lock");
+    subcommand.formatter(std::make_shared<run_help>());
+    subcommand.footer(exit_code::help_for_run());
+    const auto arguments = std::make_shared<run_arguments>();
+    arguments->command_line = std::move(command_line);
+    add_key_argument(subcommand, arguments->key);
+    add_ttl_option(subcommand, arguments->ttl);
+    add_wait_options(subcommand, arguments->limit);
+    subcommand
+        .add_option("-E,--conflict-exit-code", arguments->conflict_exit_code,
+                    "The exit code if the lock cannot be had (default: 75)")
+        ->type_name("N")
+        ->check(CLI::Range(0, 255));
+    add_common_options(subcommand, arguments->common);
+    subcommand.callback([arguments, &chosen] {
+        if (arguments->command_line.empty()) {
+            throw CLI::ValidationError(
+                "run needs a command after '--': syncguard run KEY -- COMMAND [ARGUMENT...]");
+        }
+        chosen = {.perform = [arguments] { return run(*arguments); },
+                  .attempt = "cannot run under the lock '" + arguments->key + "'",
+                  .output = arguments->common.output()};
+    });
+}
+
+}  // namespace syncguard::cli

@@ -1,0 +1,72 @@
+/// Real processes for tests: started with captured output, awaited with a deadline.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace syncguard::cli::test {
+
+using std::chrono::milliseconds;
+
+/// Generous: it is only reached when something is broken.
+inline constexpr milliseconds patience = std::chrono::seconds{20};
+
+/// Asks until the answer is true. False if `limit` passed first.
+[[nodiscard]] bool eventually(const std::function<bool()>& condition,
+                              milliseconds limit = patience);
+
+/// Whether a process has ended; one that nobody has collected yet counts as ended.
+[[nodiscard]] bool is_gone(pid_t pid);
+
+/// The whole file; empty if there is none.
+[[nodiscard]] std::string contents(const std::filesystem::path& file);
+
+struct finished {
+    int exit_code = -1;  ///< -1 if a signal killed it.
+    int signal = 0;      ///< 0 if none did.
+    std::string out;
+    std::string err;
+};
+
+struct start_options {
+    std::vector<std::pair<std::string, std::string>> environment{};
+    std::string input{};  ///< What it finds on its standard input.
+    std::vector<int> ignored_signals{};
+    /// A pseudo terminal's file descriptor: it becomes the controlling terminal, of a new session.
+    std::optional<int> terminal{};
+};
+
+class process {
+  public:
+    /// `folder` receives the files that capture its output.
+    process(const std::filesystem::path& folder, const std::vector<std::string>& command,
+            const start_options& options = {});
+    process(const process&) = delete;
+    process& operator=(const process&) = delete;
+    /// Kills it if it still runs.
+    ~process();
+
+    [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+    [[nodiscard]] std::string out() const { return contents(out_); }
+    [[nodiscard]] std::string err() const { return contents(err_); }
+    void signal(int number) const;
+    [[nodiscard]] bool running();
+
+    /// Waits until it ends. A process that does not end fails the test, and is killed.
+    finished wait(milliseconds limit = patience);
+
+  private:
+    std::filesystem::path out_;
+    std::filesystem::path err_;
+    pid_t pid_ = -1;
+    std::optional<int> status_;
+};
+
+}  // namespace syncguard::cli::test

@@ -1,0 +1,57 @@
+/// A private folder with a private lock store, and the command to try on it.
+#pragma once
+
+#include "process.hpp"
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace syncguard::cli::test {
+
+/// The base of all tests that start the command.
+class command_test : public ::testing::Test {
+  protected:
+    command_test();
+    ~command_test() override;
+
+    [[nodiscard]] std::filesystem::path file(const std::string& name) const {
+        return folder_ / name;
+    }
+    [[nodiscard]] std::filesystem::path database() const { return file("locks.db"); }
+
+    /// Starts `syncguard ARGUMENTS...` on the private store.
+    [[nodiscard]] std::unique_ptr<process> start(const std::vector<std::string>& arguments,
+                                                 start_options options = {}) const;
+
+    /// The same, and waits for its end.
+    [[nodiscard]] finished syncguard(const std::vector<std::string>& arguments,
+                                     start_options options = {}) const;
+
+    /// Takes a lock with `syncguard acquire` and returns its id.
+    [[nodiscard]] std::string hold(const std::string& key, const std::string& ttl = "1m") const;
+
+    /// Starts `syncguard run OPTIONS... KEY -- sh -c SCRIPT`; the script runs in the folder.
+    [[nodiscard]] std::unique_ptr<process> start_script(std::vector<std::string> run_options,
+                                                        const std::string& script,
+                                                        start_options options = {}) const;
+
+    /// Waits for a file that a script writes, and returns its text.
+    [[nodiscard]] std::string await_file(const std::string& name) const;
+    void touch(const std::string& name) const;
+
+  private:
+    std::filesystem::path folder_;
+};
+
+/// The one JSON object on a line of its own that `text` must be.
+[[nodiscard]] boost::json::object json_of(const std::string& text);
+
+/// The value on the line `label: value`.
+[[nodiscard]] std::string labelled(const std::string& text, const std::string& label);
+
+}  // namespace syncguard::cli::test
