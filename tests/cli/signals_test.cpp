@@ -62,6 +62,18 @@ TEST_F(signals, that_kill_the_command_give_the_exit_code) {
     EXPECT_EQ(1, syncguard({"status", "k"}).exit_code);
 }
 
+/// Signals 32 and 33 are the C library's own: it sets them as it needs, also against what a program
+/// inherited.
+std::string without_c_library_signals(const std::string& states) {
+    std::istringstream lines(states);
+    std::ostringstream kept;
+    std::string name;
+    unsigned long long mask = 0;
+    while (lines >> name >> std::hex >> mask)
+        kept << name << std::hex << (mask & ~0x180000000ULL) << ' ';
+    return kept.str();
+}
+
 TEST_F(signals, start_for_the_command_as_run_inherited_them) {
     const auto states = [&](const std::vector<std::string>& prefix, std::vector<int> ignored) {
         auto command = prefix;
@@ -70,7 +82,7 @@ TEST_F(signals, start_for_the_command_as_run_inherited_them) {
         process started(file("."), command,
                         {.environment = {{"SYNCGUARD_BACKEND", "sqlite:" + database().string()}},
                          .ignored_signals = std::move(ignored)});
-        return started.wait().out;
+        return without_c_library_signals(started.wait().out);
     };
     const std::vector<std::string> under_run{SYNCGUARD_PROGRAM, "run", "k", "--"};
     for (const std::vector<int>& ignored :

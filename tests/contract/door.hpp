@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -43,6 +44,10 @@ class door {
 struct door_kind {
     std::string name;
     std::function<std::unique_ptr<door>()> make;
+
+    friend std::ostream& operator<<(std::ostream& out, const door_kind& kind) {
+        return out << kind.name;
+    }
 };
 
 [[nodiscard]] std::vector<door_kind> all_doors();

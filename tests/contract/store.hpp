@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,10 @@ struct store_kind {
     std::string name;
     bool shared_between_processes;
     std::function<std::unique_ptr<store>()> make;
+
+    friend std::ostream& operator<<(std::ostream& out, const store_kind& kind) {
+        return out << kind.name;
+    }
 };
 
 [[nodiscard]] std::vector<store_kind> all_stores();
