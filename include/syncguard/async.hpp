@@ -2,7 +2,8 @@
 /// `use_future`, `use_awaitable`, `deferred`, ...
 ///
 /// Each takes the completion signature `void(std::exception_ptr, Result)`; a failure is a
-/// `lock_error`. The handler runs on its associated executor, never inside the initiating call.
+/// `lock_error`. The handler runs on its associated executor, never inside the initiating call. One
+/// without an executor runs on a thread of the library's, and must not block it for long.
 /// Asio cancellation (any type) ends the call with `aborted`; an acquisition that is cancelled
 /// leaves nothing locked. Arguments are copied: they need not outlive the call. The backend's store
 /// is kept alive until the handler has run.
@@ -17,6 +18,7 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 
@@ -26,6 +28,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace syncguard {
@@ -36,7 +39,7 @@ template <class Result>
 using async_signature = void(std::exception_ptr, Result);
 
 /// One call between its start and its handler. Cancellation becomes a stop request; the answer
-/// comes from any thread and is posted to the handler's executor.
+/// comes from any thread and is handed to the handler's executor.
 template <class Handler, class Result>
 class async_call : public std::enable_shared_from_this<async_call<Handler, Result>> {
   public:
@@ -52,25 +55,36 @@ class async_call : public std::enable_shared_from_this<async_call<Handler, Resul
 
     [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
 
+    /// To be called when the operation has been started and the caller is to go on.
+    void initiated() noexcept { initiating_ = false; }
+
     void complete(std::exception_ptr failure, Result result) {
-        boost::asio::post(
-            work_.get_executor(), [self = this->shared_from_this(), failure = std::move(failure),
-                                   result = std::move(result)]() mutable {
-                auto call = std::move(self);
-                if (auto slot = boost::asio::get_associated_cancellation_slot(call->handler_);
-                    slot.is_connected()) {
-                    slot.clear();
-                }
-                Handler handler = std::move(call->handler_);
-                call.reset();
-                std::move(handler)(std::move(failure), std::move(result));
-            });
+        auto finish = [self = this->shared_from_this(), failure = std::move(failure),
+                       result = std::move(result)]() mutable {
+            auto call = std::move(self);
+            if (auto slot = boost::asio::get_associated_cancellation_slot(call->handler_);
+                slot.is_connected()) {
+                slot.clear();
+            }
+            Handler handler = std::move(call->handler_);
+            call.reset();
+            std::move(handler)(std::move(failure), std::move(result));
+        };
+        const auto executor = work_.get_executor();
+        // An engine may answer at once; the handler must not run inside the initiating call.
+        if (std::this_thread::get_id() == initiator_ && initiating_) {
+            boost::asio::post(executor, std::move(finish));
+        } else {
+            boost::asio::dispatch(executor, std::move(finish));
+        }
     }
 
   private:
     Handler handler_;
     boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler>> work_;
     std::stop_source stop_;
+    const std::thread::id initiator_ = std::this_thread::get_id();
+    bool initiating_ = true;  // touched by the initiating thread alone
 };
 
 /// Runs `start(stop, receiver)` under a completion token; `convert` makes the public result.
@@ -84,6 +98,7 @@ auto initiate(Start start, Convert convert, Token&& token) {
                 if (!failure) result = to_result(std::move(value));
                 call->complete(std::move(failure), std::move(result));
             });
+            call->initiated();
         },
         token, std::move(start), std::move(convert));
 }
