@@ -2,25 +2,19 @@
 /// `use_future`, `use_awaitable`, `deferred`, ...
 ///
 /// Each takes the completion signature `void(std::exception_ptr, Result)`; a failure is a
-/// `lock_error`. The handler runs on its associated executor, never inside the initiating call. One
-/// without an executor runs on a thread of the library's, and must not block it for long.
-/// Asio cancellation (any type) ends the call with `aborted`; an acquisition that is cancelled
-/// leaves nothing locked. Arguments are copied: they need not outlive the call. The backend's store
-/// is kept alive until the handler has run.
+/// `lock_error`. The handler runs on its associated executor (on a thread of the library's if it
+/// has none), never inside the initiating call. Asio cancellation (any type) ends the call with
+/// `aborted`; an acquisition that is cancelled leaves nothing locked. Arguments are copied: they
+/// need not outlive the call. The backend's store is kept alive until the handler has run.
 ///
 /// A lease that comes from here never blocks in its destructor: its release goes on in the
 /// background.
 #pragma once
 
 #include <syncguard/backend.hpp>
+#include <syncguard/detail/async_call.hpp>
 
-#include <boost/asio/associated_cancellation_slot.hpp>
-#include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
-#include <boost/asio/cancellation_type.hpp>
-#include <boost/asio/dispatch.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
 
 #include <exception>
 #include <memory>
@@ -28,7 +22,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace syncguard {
@@ -38,67 +31,21 @@ namespace detail {
 template <class Result>
 using async_signature = void(std::exception_ptr, Result);
 
-/// One call between its start and its handler. Cancellation becomes a stop request; the answer
-/// comes from any thread and is handed to the handler's executor.
-template <class Handler, class Result>
-class async_call : public std::enable_shared_from_this<async_call<Handler, Result>> {
-  public:
-    explicit async_call(Handler handler)
-        : handler_(std::move(handler)), work_(boost::asio::get_associated_executor(handler_)) {
-        if (auto slot = boost::asio::get_associated_cancellation_slot(handler_);
-            slot.is_connected()) {
-            slot.assign([stop = stop_](boost::asio::cancellation_type type) mutable {
-                if (type != boost::asio::cancellation_type::none) stop.request_stop();
-            });
-        }
-    }
-
-    [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
-
-    /// To be called when the operation has been started and the caller is to go on.
-    void initiated() noexcept { initiating_ = false; }
-
-    void complete(std::exception_ptr failure, Result result) {
-        auto finish = [self = this->shared_from_this(), failure = std::move(failure),
-                       result = std::move(result)]() mutable {
-            auto call = std::move(self);
-            if (auto slot = boost::asio::get_associated_cancellation_slot(call->handler_);
-                slot.is_connected()) {
-                slot.clear();
-            }
-            Handler handler = std::move(call->handler_);
-            call.reset();
-            std::move(handler)(std::move(failure), std::move(result));
-        };
-        const auto executor = work_.get_executor();
-        // An engine may answer at once; the handler must not run inside the initiating call.
-        if (std::this_thread::get_id() == initiator_ && initiating_) {
-            boost::asio::post(executor, std::move(finish));
-        } else {
-            boost::asio::dispatch(executor, std::move(finish));
-        }
-    }
-
-  private:
-    Handler handler_;
-    boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler>> work_;
-    std::stop_source stop_;
-    const std::thread::id initiator_ = std::this_thread::get_id();
-    bool initiating_ = true;  // touched by the initiating thread alone
-};
-
 /// Runs `start(stop, receiver)` under a completion token; `convert` makes the public result.
 template <class Result, class Start, class Convert, class Token>
 auto initiate(Start start, Convert convert, Token&& token) {
     return boost::asio::async_initiate<Token, async_signature<Result>>(
         [](auto handler, Start begin, Convert to_result) {
-            auto call = std::make_shared<async_call<decltype(handler), Result>>(std::move(handler));
+            auto call = async_call<decltype(handler), Result>::make(std::move(handler));
             begin(call->stop(), [call, to_result](std::exception_ptr failure, auto value) {
                 Result result{};
-                if (!failure) result = to_result(std::move(value));
+                try {
+                    if (!failure) result = to_result(std::move(value));
+                } catch (...) {
+                    failure = std::current_exception();
+                }
                 call->complete(std::move(failure), std::move(result));
             });
-            call->initiated();
         },
         token, std::move(start), std::move(convert));
 }

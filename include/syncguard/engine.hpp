@@ -112,8 +112,10 @@ class engine {
     [[nodiscard]] virtual outcome perform(const request& what, const call_limits& limits) = 0;
 
     /// Asynchronous form: returns at once; `done` is called exactly once, from any thread, perhaps
-    /// before `start` returns. What the request's views refer to must live until then.
-    virtual void start(const request& what, const call_limits& limits, completion done) = 0;
+    /// before `start` returns, also to deliver failures. What the request's views refer to must
+    /// live until then. `done` does not throw.
+    virtual void start(const request& what, const call_limits& limits,
+                       completion done) noexcept = 0;
 };
 
 }  // namespace syncguard

@@ -73,8 +73,9 @@ class [[nodiscard]] lease {
         return core_ ? core_->remaining() : milliseconds{0};
     }
 
-    /// Releases now. `ok` is true once; later calls do nothing and say false. On `lock_error` the
-    /// lease is still held: call again, or let the destructor try once more.
+    /// Releases now. `ok` is true once; later calls do nothing and say false. After a `lock_error`
+    /// nobody knows whether the store still has the lock: the lease is not valid any more, and may
+    /// be released again, at the latest by the destructor.
     release_result release(const call_options& options = {}, std::stop_token stop = {}) {
         return core_->release(options, std::move(stop));
     }

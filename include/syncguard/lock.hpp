@@ -73,29 +73,38 @@ void retry_until_acquired(
 
 }  // namespace detail
 
+/// Acquires with the retries of `lock()`, for those who want a lease. There is always at least one
+/// attempt. Throws `lock_error`: `acquisition_timeout` when retries or time run out (its `cause()`
+/// is the last failure if the store did not answer in time), `aborted` when `options.stop` is
+/// requested, `invalid_argument`, and system failures, which are not retried.
+///
+/// Thread safety: as the backend's. `options.stop` wakes a waiting caller at once.
+template <lock_backend B>
+[[nodiscard]] lease<typename B::capabilities_type> acquire_with_retries(
+    const B& backend, std::string_view key, const lock_options& options = {}) {
+    acquire_result<typename B::capabilities_type> acquired;
+    detail::retry_until_acquired(key, options,
+                                 [&](const acquire_options& attempt, std::stop_token stop) {
+                                     acquired = backend.acquire(key, attempt, std::move(stop));
+                                     return acquired.ok();
+                                 });
+    if (options.on_release_error) acquired->on_release_error(options.on_release_error);
+    return *std::move(acquired);
+}
+
 /// Takes the lock, calls `fn` with a `held&` (or with nothing), releases the lock. Returns what
 /// `fn` returns; what `fn` throws passes through, after the release.
 ///
-/// Throws `lock_error`: `acquisition_timeout` when retries or time run out, `aborted` when
-/// `options.stop` is requested while waiting, `invalid_argument`, and system failures of the
-/// acquisition, which are not retried. A release that fails does not throw; see
+/// Throws what `acquire_with_retries` throws. A release that fails does not throw; see
 /// `lock_options::on_release_error`.
-///
-/// Thread safety: as the backend's. `options.stop` wakes a waiting caller at once.
 template <lock_backend B, class Fn>
 requires std::invocable < Fn, held_for<typename B::capabilities_type>
 & > || std::invocable<Fn> decltype(auto) lock(const B& backend, std::string_view key, Fn&& fn,
                                               const lock_options& options = {}) {
     using capabilities = typename B::capabilities_type;
 
-    acquire_result<capabilities> acquired;
-    detail::retry_until_acquired(key, options,
-                                 [&](const acquire_options& attempt, std::stop_token stop) {
-                                     acquired = backend.acquire(key, attempt, std::move(stop));
-                                     return acquired.ok();
-                                 });
-
-    auto& core = detail::access::core(*acquired);
+    auto lease = acquire_with_retries(backend, key, options);
+    auto& core = detail::access::core(lease);
     core.on_release_error(options.on_release_error, release_source::lock_helper);
     held_for<capabilities> held(core);
     if constexpr (std::invocable<Fn, held_for<capabilities>&>) {

@@ -23,7 +23,7 @@ struct acquire_arguments {
 
 int acquire(const acquire_arguments& arguments) {
     // A reader that went away must be a failure to write, not the end: the lock goes back then.
-    ::signal(SIGPIPE, SIG_IGN);
+    (void)::signal(SIGPIPE, SIG_IGN);
     const signal_inbox signals;
     const auto locks = arguments.common.open();
     try {

@@ -26,16 +26,19 @@ std::vector<std::string> merge_with_inherited(const environment& variables) {
                                           [&](const auto& own) { return own.first == name; });
         if (!replaced) merged.emplace_back(entry);
     }
-    for (const auto& [name, value] : variables)
-        merged.push_back(name + "=" + value);
+    for (const auto& [name, value] : variables) {
+        merged.emplace_back(name).append("=").append(value);
+    }
     return merged;
 }
 
 /// The array that exec wants. It refers to `texts`.
 std::vector<char*> null_terminated(std::vector<std::string>& texts) {
     std::vector<char*> pointers;
-    for (auto& text : texts)
+    pointers.reserve(texts.size() + 1);
+    for (auto& text : texts) {
         pointers.push_back(text.data());
+    }
     pointers.push_back(nullptr);
     return pointers;
 }
@@ -83,16 +86,15 @@ child_process::child_process(const std::vector<std::string>& command, const envi
                              const signal_inbox& signals) {
     auto arguments = command;
     auto merged = merge_with_inherited(variables);
-    const auto argument_pointers = null_terminated(arguments);
-    const auto variable_pointers = null_terminated(merged);
+    auto argument_pointers = null_terminated(arguments);
+    auto variable_pointers = null_terminated(merged);
     auto report = make_pipe();
     const pid_t parent = ::getpid();
 
-    pid_ = ::fork();
+    pid_ = ::fork();  // NOLINT(cppcoreguidelines-prefer-member-initializer): all is ready by now
     if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (pid_ == 0) {
-        execute(const_cast<char**>(argument_pointers.data()),
-                const_cast<char**>(variable_pointers.data()), parent, report.write_end.get(),
+        execute(argument_pointers.data(), variable_pointers.data(), parent, report.write_end.get(),
                 signals);
     }
 

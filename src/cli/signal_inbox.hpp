@@ -3,9 +3,8 @@
 
 #include "file_descriptor.hpp"
 
-#include <signal.h>
-
 #include <array>
+#include <csignal>
 #include <optional>
 
 namespace syncguard::cli {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
+#include <iterator>
 
 namespace syncguard {
 
@@ -12,7 +12,8 @@ namespace {
 
 bool is_scheme(std::string_view text) noexcept {
     const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '+' || c == '-' || c == '.';
     };
     return !text.empty() && std::all_of(text.begin(), text.end(), allowed);
 }
@@ -51,7 +52,9 @@ backend_url::backend_url(std::string_view text) {
                          "a backend URL begins with a scheme and a colon, such as 'sqlite:' or "
                          "'sqlite:/path/to/locks.db'");
     }
-    scheme_ = scheme;
+    std::transform(scheme.begin(), scheme.end(), std::back_inserter(scheme_), [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
     std::string_view rest = text.substr(colon + 1);
 
     const auto question = rest.find('?');
@@ -76,12 +79,7 @@ backend_url::backend_url(std::string_view text) {
     }
 }
 
-std::string backend_url::take_option(const std::string& name) {
-    const auto node = options_.extract(name);
-    return node.empty() ? std::string() : std::move(node.mapped());
-}
-
-void backend_url::refuse_remaining_options() const {
+void backend_url::refuse_options() const {
     if (options_.empty()) return;
     throw lock_error(error_code::invalid_argument, "the backend '" + scheme_ + "' has no option '" +
                                                        options_.begin()->first + "'");

@@ -13,15 +13,13 @@ class backend_url {
     /// Throws `lock_error` (invalid_argument) if there is no scheme or an option is malformed.
     explicit backend_url(std::string_view text);
 
+    /// In lower case.
     [[nodiscard]] const std::string& scheme() const noexcept { return scheme_; }
     /// Between `scheme:` and `?`, not decoded.
     [[nodiscard]] const std::string& body() const noexcept { return body_; }
 
-    /// Takes an option out, decoded; empty if it is absent.
-    [[nodiscard]] std::string take_option(const std::string& name);
-
-    /// Throws `lock_error` (invalid_argument) naming an option that nobody took.
-    void refuse_remaining_options() const;
+    /// For engines without options: throws `lock_error` (invalid_argument) naming one.
+    void refuse_options() const;
 
   private:
     std::string scheme_;

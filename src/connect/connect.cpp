@@ -16,10 +16,10 @@ namespace syncguard {
 
 namespace {
 
-using opener = any_backend (*)(backend_url url, backend_options options);
+using opener = any_backend (*)(const backend_url& url, backend_options options);
 
-any_backend open_memory(backend_url url, backend_options options) {
-    url.refuse_remaining_options();
+any_backend open_memory(const backend_url& url, backend_options options) {
+    url.refuse_options();
     if (!url.body().empty()) {
         throw lock_error(error_code::invalid_argument,
                          "'memory:' takes nothing after the colon: each store is its own");
@@ -28,8 +28,8 @@ any_backend open_memory(backend_url url, backend_options options) {
 }
 
 #ifdef SYNCGUARD_WITH_SQLITE
-any_backend open_sqlite(backend_url url, backend_options options) {
-    url.refuse_remaining_options();
+any_backend open_sqlite(const backend_url& url, backend_options options) {
+    url.refuse_options();
     std::string_view body = url.body();
     if (body.starts_with("//")) body.remove_prefix(2);
     return sqlite::backend({.path = percent_decoded(body)}, std::move(options));
@@ -61,7 +61,7 @@ std::string known_schemes() {
 }  // namespace
 
 any_backend connect(std::string_view url, backend_options options) {
-    backend_url parsed(url);
+    const backend_url parsed(url);
     for (const auto& entry : engines) {
         if (entry.scheme != parsed.scheme()) continue;
         if (entry.open == nullptr) {
@@ -69,7 +69,7 @@ any_backend connect(std::string_view url, backend_options options) {
                              "this build has no '" + parsed.scheme() +
                                  "' backend; rebuild with it, or use one of: " + known_schemes());
         }
-        return entry.open(std::move(parsed), std::move(options));
+        return entry.open(parsed, std::move(options));
     }
     throw lock_error(error_code::invalid_argument, "there is no backend '" + parsed.scheme() +
                                                        ":'; use one of: " + known_schemes());

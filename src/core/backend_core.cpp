@@ -1,9 +1,9 @@
 #include "fence_limits.hpp"
+#include "longest_wait.hpp"
 
 #include <syncguard/detail/backend_core.hpp>
 #include <syncguard/key.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -35,10 +35,8 @@ void bound_call(call& made, milliseconds timeout, const backend_options& default
     if (stop.stop_requested()) {
         throw lock_error(error_code::aborted, "the operation was cancelled before it began");
     }
-    // Longer waits are pointless, and their sum with the present would overflow.
-    constexpr milliseconds longest{std::chrono::years{1}};
     const milliseconds allowed = timeout == milliseconds{0} ? defaults.operation_timeout : timeout;
-    made.limits.deadline = std::chrono::steady_clock::now() + std::min(allowed, longest);
+    made.limits.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed);
     made.limits.stop = std::move(stop);
 }
 
@@ -160,7 +158,9 @@ backend_core::lease_pointer backend_core::conclude_acquire(call& made, const out
                                             how_to_dispose);
     } catch (...) {
         // Nobody will ever own this grant: out of memory must not leave the key locked.
-        store_->start(release_request{asked.id}, made.limits, [](std::exception_ptr, outcome) {});
+        const auto deadline = std::chrono::steady_clock::now() + options_.operation_timeout;
+        store_->start(release_request{asked.id}, {.deadline = deadline, .stop = {}},
+                      [self = shared_from_this()](std::exception_ptr, outcome) {});
         throw;
     }
 }
@@ -220,25 +220,27 @@ std::optional<lock_record> backend_core::lookup_id(std::string_view id, const ca
 
 template <class Result, class Prepare, class Conclude>
 void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept {
+    completion finish;
+    std::shared_ptr<call> made;
     try {
-        auto made = std::make_shared<call>();
+        made = std::make_shared<call>();
         prepare(*made);
-        const call& sent = *made;
-        store_->start(*sent.what, sent.limits,
-                      [made = std::move(made), conclude, done, self = shared_from_this()](
-                          std::exception_ptr failure, outcome answer) {
-                          Result result{};
-                          try {
-                              if (!failure) result = conclude(*made, std::move(answer));
-                          } catch (...) {
-                              failure = std::current_exception();
-                          }
-                          if (failure) failure = with_context(*made, std::move(failure));
-                          done(std::move(failure), std::move(result));
-                      });
+        finish = [made, conclude, done, self = shared_from_this()](std::exception_ptr failure,
+                                                                   outcome answer) {
+            Result result{};
+            try {
+                if (!failure) result = conclude(*made, std::move(answer));
+            } catch (...) {
+                failure = std::current_exception();
+            }
+            if (failure) failure = with_context(*made, std::move(failure));
+            done(std::move(failure), std::move(result));
+        };
     } catch (...) {
         done(std::current_exception(), Result{});
+        return;
     }
+    store_->start(*made->what, made->limits, std::move(finish));
 }
 
 void backend_core::start_acquire(std::string_view key, const acquire_options& options,

@@ -1,6 +1,7 @@
 #include "background_thread.hpp"
 
 #include "fork_generation.hpp"
+#include "longest_wait.hpp"
 
 #include <memory>
 #include <utility>
@@ -59,7 +60,8 @@ bool background_thread::flush(milliseconds timeout) {
     if (owning_process_ != fork_generation()) return false;
     std::unique_lock guard(state_->mutex);
     const std::uint64_t target = state_->posted;
-    return state_->changed.wait_for(guard, timeout, [&] { return state_->finished >= target; });
+    return state_->changed.wait_for(guard, bounded_wait(timeout),
+                                    [&] { return state_->finished >= target; });
 }
 
 void background_thread::run(const std::shared_ptr<shared_state>& state) {

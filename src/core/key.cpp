@@ -80,6 +80,12 @@ std::string join(std::string_view prefix, std::string_view key) {
 
 std::string normalize_and_validate_key(std::string_view key) {
     if (key.empty()) refuse("the key is empty");
+    // No text shrinks to less than a third in NFC: this cannot refuse a key that would have fitted,
+    // and nobody has to normalise megabytes.
+    if (key.size() > 4 * max_key_length_bytes) {
+        refuse("the key has " + std::to_string(key.size()) + " bytes; at most " +
+               std::to_string(max_key_length_bytes) + " are allowed");
+    }
     std::string normal = to_nfc(key);
     if (normal.size() > max_key_length_bytes) {
         refuse("the key has " + std::to_string(normal.size()) +

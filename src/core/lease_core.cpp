@@ -1,9 +1,11 @@
 #include "fork_generation.hpp"
+#include "longest_wait.hpp"
 #include "release_errors.hpp"
 
 #include <syncguard/detail/backend_core.hpp>
 #include <syncguard/detail/lease_core.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -48,18 +50,27 @@ void lease_core::on_release_error(release_error_handler handler, release_source 
 }
 
 bool lease_core::begin_release() noexcept {
-    state expected = state::held;
-    return in_owning_process() && state_.compare_exchange_strong(expected, state::releasing);
+    if (!in_owning_process()) return false;
+    for (state expected : {state::held, state::in_doubt}) {
+        if (state_.compare_exchange_strong(expected, state::releasing)) return true;
+    }
+    return false;
+}
+
+void lease_core::end_release(bool failed) noexcept {
+    // Not simply stored: meanwhile the lock may have been found gone, or detached.
+    state expected = state::releasing;
+    state_.compare_exchange_strong(expected, failed ? state::in_doubt : state::gone);
 }
 
 release_result lease_core::release(const call_options& options, std::stop_token stop) {
     if (!begin_release()) return {};
     try {
         const release_result result = backend_->release(id_, options, std::move(stop));
-        state_ = state::gone;
+        end_release(false);
         return result;
     } catch (...) {
-        state_ = state::held;
+        end_release(true);
         throw;
     }
 }
@@ -73,22 +84,50 @@ void lease_core::start_release(const call_options& options, std::stop_token stop
     backend_->start_release(id_, options, std::move(stop),
                             [self = shared_from_this(), done = std::move(done)](
                                 std::exception_ptr failure, release_result result) {
-                                self->state_ = failure ? state::held : state::gone;
+                                self->end_release(failure != nullptr);
                                 done(std::move(failure), result);
                             });
 }
 
+bool lease_core::begin_extend() noexcept {
+    if (state_ != state::held || !in_owning_process()) return false;
+    const std::lock_guard guard(extending_);
+    if (extends_under_way_++ == 0) earliest_of_overlapping_ = lease_clock::time_point::max();
+    return true;
+}
+
+/// `result` is null if the extension failed.
+void lease_core::end_extend(const extend_result* result,
+                            lease_clock::time_point deadline) noexcept {
+    const std::lock_guard guard(extending_);
+    --extends_under_way_;
+    if (result == nullptr) return;
+    if (!result->ok) {
+        state_ = state::gone;
+        return;
+    }
+    // Of extensions that overlap nobody knows which the store did last: the shorter one counts.
+    earliest_of_overlapping_ = std::min(earliest_of_overlapping_, deadline);
+    expires_at_ = result->expires_at.time_since_epoch().count();
+    deadline_ = earliest_of_overlapping_.time_since_epoch().count();
+}
+
 extend_result lease_core::extend(const extend_options& options, std::stop_token stop) {
-    if (state_ != state::held || !in_owning_process()) return {};
+    if (!begin_extend()) return {};
     const auto sent_at = lease_clock::now();
-    const extend_result result = backend_->extend(id_, options, std::move(stop));
-    conclude_extend(result, sent_at, options.ttl);
-    return result;
+    try {
+        const extend_result result = backend_->extend(id_, options, std::move(stop));
+        end_extend(&result, sent_at + options.ttl);
+        return result;
+    } catch (...) {
+        end_extend(nullptr, {});
+        throw;
+    }
 }
 
 void lease_core::start_extend(const extend_options& options, std::stop_token stop,
                               std::function<void(std::exception_ptr, extend_result)> done) {
-    if (state_ != state::held || !in_owning_process()) {
+    if (!begin_extend()) {
         done(nullptr, {});
         return;
     }
@@ -96,19 +135,13 @@ void lease_core::start_extend(const extend_options& options, std::stop_token sto
         id_, options, std::move(stop),
         [self = shared_from_this(), done = std::move(done), sent_at = lease_clock::now(),
          ttl = options.ttl](std::exception_ptr failure, extend_result result) {
-            if (!failure) self->conclude_extend(result, sent_at, ttl);
+            if (failure) {
+                self->end_extend(nullptr, {});
+            } else {
+                self->end_extend(&result, sent_at + ttl);
+            }
             done(std::move(failure), result);
         });
-}
-
-void lease_core::conclude_extend(const extend_result& result, lease_clock::time_point sent_at,
-                                 milliseconds ttl) noexcept {
-    if (result.ok) {
-        expires_at_ = result.expires_at.time_since_epoch().count();
-        deadline_ = (sent_at + ttl).time_since_epoch().count();
-    } else {
-        state_ = state::gone;
-    }
 }
 
 void lease_core::detach() noexcept {
@@ -118,7 +151,7 @@ void lease_core::detach() noexcept {
 void lease_core::dispose() noexcept {
     const auto& limit = backend_->options().dispose_timeout;
     if (how_to_dispose_ == disposal::background) {
-        dispose_in_background([] {});
+        dispose_in_background(nullptr);
         return;
     }
     if (!limit) {
@@ -145,7 +178,8 @@ void lease_core::dispose() noexcept {
             meeting->changed.notify_one();
         });
         std::unique_lock guard(meeting->mutex);
-        if (!meeting->changed.wait_for(guard, *limit, [&] { return meeting->finished; })) {
+        if (!meeting->changed.wait_for(guard, bounded_wait(*limit),
+                                       [&] { return meeting->finished; })) {
             throw lock_error(error_code::network_timeout,
                              "the release did not finish within dispose_timeout; it goes on in the "
                              "background",
@@ -156,16 +190,17 @@ void lease_core::dispose() noexcept {
     }
 }
 
-void lease_core::dispose_in_background(std::function<void()> finished) noexcept {
+void lease_core::dispose_in_background(const std::function<void()>& finished) noexcept {
     try {
-        start_release({}, {},
-                      [self = shared_from_this(), finished = std::move(finished)](
-                          std::exception_ptr failure, release_result) {
-                          if (failure) self->report(std::move(failure));
-                          finished();
-                      });
+        start_release(
+            {}, {},
+            [self = shared_from_this(), finished](std::exception_ptr failure, release_result) {
+                if (failure) self->report(std::move(failure));
+                if (finished) finished();
+            });
     } catch (...) {
         report(std::current_exception());
+        if (finished) finished();
     }
 }
 

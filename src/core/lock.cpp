@@ -1,6 +1,7 @@
+#include "longest_wait.hpp"
+
 #include <syncguard/lock.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -28,12 +29,20 @@ using std::chrono::steady_clock;
                      {.key = std::string(key), .lock_id = {}});
 }
 
+void refuse_negative(const lock_options& options) {
+    if (options.timeout < milliseconds{0} || options.retry.retry_delay < milliseconds{0} ||
+        options.retry.max_delay < milliseconds{0}) {
+        throw lock_error(error_code::invalid_argument,
+                         "a timeout, retry_delay or max_delay cannot be negative");
+    }
+}
+
 /// Returns early when `stop` is requested.
 void sleep_interruptibly(milliseconds pause, const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any never;
     std::unique_lock guard(mutex);
-    never.wait_for(guard, stop, pause, [] { return false; });
+    never.wait_for(guard, stop, bounded_wait(pause), [] { return false; });
 }
 
 /// Jitter spreads waiters, nothing more: a cheap generator seeded once for each thread will do.
@@ -47,35 +56,38 @@ double random_fraction() {
 void retry_until_acquired(
     std::string_view key, const lock_options& options,
     const std::function<bool(const acquire_options& options, std::stop_token stop)>& attempt) {
+    refuse_negative(options);
     const auto began = steady_clock::now();
     const auto left = [&] {
         if (options.timeout == milliseconds::max()) return milliseconds::max();
-        const auto waited = std::chrono::floor<milliseconds>(steady_clock::now() - began);
-        return options.timeout - waited;
+        return options.timeout - std::chrono::floor<milliseconds>(steady_clock::now() - began);
     };
 
     for (unsigned attempts = 1;; ++attempts) {
         if (options.stop.stop_requested()) abort_waiting(key);
         const milliseconds allowed = left();
-        if (allowed <= milliseconds{0}) give_up(key, attempts - 1, steady_clock::now() - began);
-        const bool unbounded = allowed == milliseconds::max();
+        // The first attempt is made in any case; without time of its own it has the backend's.
+        const bool bounded = allowed > milliseconds{0} && allowed != milliseconds::max();
         try {
-            const acquire_options bounds{.ttl = options.ttl,
-                                         .timeout = unbounded ? milliseconds{0} : allowed};
-            if (attempt(bounds, options.stop)) return;
-        } catch (const lock_error& failure) {
-            if (failure.code() == error_code::network_timeout && left() <= milliseconds{0}) {
-                give_up(key, attempts, steady_clock::now() - began);
+            if (attempt({.ttl = options.ttl, .timeout = bounded ? allowed : milliseconds{0}},
+                        options.stop)) {
+                return;
             }
-            throw;
+        } catch (const lock_error& failure) {
+            if (failure.code() != error_code::network_timeout || left() > milliseconds{0}) throw;
+            throw lock_error(error_code::acquisition_timeout, failure.what(),
+                             {.key = std::string(key), .lock_id = {}});
         }
 
-        if (options.retry.max_retries != retry_policy::unlimited_retries &&
-            attempts > options.retry.max_retries) {
+        const bool retries_left = options.retry.max_retries == retry_policy::unlimited_retries ||
+                                  attempts <= options.retry.max_retries;
+        if (retries_left && left() > milliseconds{0}) {
+            sleep_interruptibly(retry_pause(options.retry, attempts, random_fraction(), left()),
+                                options.stop);
+        }
+        if (!retries_left || left() <= milliseconds{0}) {
             give_up(key, attempts, steady_clock::now() - began);
         }
-        sleep_interruptibly(retry_pause(options.retry, attempts, random_fraction(), left()),
-                            options.stop);
     }
 }
 

@@ -114,25 +114,32 @@ class telemetry_engine : public engine {
     }
 
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
+        // Described before it is done: to run out of memory afterwards would lose the answer.
+        observation seen = describe(what);
         try {
             outcome answer = inner_->perform(what, limits);
-            publish(describe(what), answer);
+            publish(std::move(seen), answer);
             return answer;
         } catch (...) {
-            publish(describe(what), outcome{});
+            publish(std::move(seen), outcome{});
             throw;
         }
     }
 
-    void start(const request& what, const call_limits& limits, completion done) override {
-        // The store keeps this engine alive until the answer is here: the telemetry backend is what
-        // the caller's operation holds.
-        inner_->start(what, limits,
-                      [this, seen = describe(what), done = std::move(done)](
-                          std::exception_ptr failure, outcome answer) {
-                          publish(seen, answer);
-                          done(std::move(failure), std::move(answer));
-                      });
+    void start(const request& what, const call_limits& limits, completion done) noexcept override {
+        // This engine lives until the answer is here: the completion owns the backend.
+        completion publishing;
+        try {
+            publishing = [this, seen = describe(what), done](std::exception_ptr failure,
+                                                             outcome answer) mutable {
+                publish(std::move(seen), answer);
+                done(std::move(failure), std::move(answer));
+            };
+        } catch (...) {
+            done(std::current_exception(), {});
+            return;
+        }
+        inner_->start(what, limits, std::move(publishing));
     }
 
     [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }

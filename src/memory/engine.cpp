@@ -2,12 +2,24 @@
 
 #include "../core/fence_limits.hpp"
 
+#include <syncguard/error.hpp>
+
 #include <chrono>
 #include <utility>
 
 namespace syncguard::memory {
 
-memory_engine::memory_engine(options store) : options_(std::move(store)) {}
+memory_engine::memory_engine(options store) : options_(std::move(store)) {
+    if (options_.fences_start_after > fence::max_counter) {
+        throw lock_error(error_code::invalid_argument,
+                         "fences_start_after is beyond the last fence");
+    }
+    fork_guard::add(*this);
+}
+
+memory_engine::~memory_engine() {
+    fork_guard::remove(*this);
+}
 
 backend_capabilities memory_engine::capabilities() const noexcept {
     return {memory::capabilities::backend, memory::capabilities::supports_fencing,
@@ -20,7 +32,8 @@ outcome memory_engine::perform(const request& what, const call_limits& /*limits*
     return std::visit([this](const auto& typed) { return apply(typed); }, what);
 }
 
-void memory_engine::start(const request& what, const call_limits& limits, completion done) {
+void memory_engine::start(const request& what, const call_limits& limits,
+                          completion done) noexcept {
     outcome answer;
     std::exception_ptr failure;
     try {

@@ -1,6 +1,8 @@
 /// The in-process store: what is locked, and how far each key's fences have come.
 #pragma once
 
+#include "../core/fork_guard.hpp"
+
 #include <syncguard/engine.hpp>
 #include <syncguard/memory.hpp>
 
@@ -14,18 +16,24 @@
 namespace syncguard::memory {
 
 /// One mutex guards everything: no operation does more under it than a few look-ups.
-class memory_engine : public engine {
+class memory_engine : public engine, private fork_participant {
   public:
     explicit memory_engine(options store);
+    ~memory_engine() override;
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
-    void start(const request& what, const call_limits& limits, completion done) override;
+    void start(const request& what, const call_limits& limits, completion done) noexcept override;
 
     /// How many locks are in the store, live or not yet swept.
     [[nodiscard]] std::size_t stored_locks() const;
 
   private:
+    // A child gets a copy of the store; it must not be caught in the middle of a change.
+    void before_fork() override { mutex_.lock(); }
+    void after_fork_in_parent() override { mutex_.unlock(); }
+    void after_fork_in_child() override { mutex_.unlock(); }
+
     /// The lock on a key. It has a place in `held_` for the sweep and one in `by_id_`.
     struct lock_entry {
         lock_id id;

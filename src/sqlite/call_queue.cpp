@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t most_waiting = 100'000;
 
-/// A call that waits for its turn. Whoever claims it first, its turn or a stop request, ends it.
+/// A call that waits for its turn. Whoever claims it first, its turn, a stop request or its
+/// deadline, ends it.
 class waiting_call : public std::enable_shared_from_this<waiting_call> {
   public:
     waiting_call(const request& what, call_limits limits, completion done)
@@ -45,6 +46,10 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
         finish(std::make_exception_ptr(lock_error(code, why)), {});
     }
 
+    void refuse(std::exception_ptr failure) {
+        if (!claimed_.exchange(true)) finish(std::move(failure), {});
+    }
+
   private:
     void finish(std::exception_ptr failure, outcome answer) {
         // The completion may own what keeps the engine alive: let it go when it has been told.
@@ -64,12 +69,32 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
 call_queue::call_queue() : thread_(most_waiting) {}
 
 void call_queue::post(engine& target, const request& what, const call_limits& limits,
-                      completion done) {
-    auto call = std::make_shared<waiting_call>(what, limits, std::move(done));
-    call->watch_for_stop();
-    if (!thread_.try_post([call, &target] { call->run(target); })) {
-        call->refuse(error_code::rate_limited,
-                     "too many asynchronous calls wait for the lock file already");
+                      completion done) noexcept {
+    std::shared_ptr<waiting_call> call;
+    try {
+        call = std::make_shared<waiting_call>(what, limits, done);
+    } catch (...) {
+        done(std::current_exception(), {});
+        return;
+    }
+    try {
+        call->watch_for_stop();
+        const auto deadline = deadlines_.schedule(limits.deadline, [call] {
+            call->refuse(error_code::network_timeout,
+                         "other calls used the lock file until the deadline; try again or allow "
+                         "more time");
+        });
+        const bool accepted = thread_.try_post([call, deadline, &target, this] {
+            deadlines_.cancel(deadline);
+            call->run(target);
+        });
+        if (!accepted) {
+            deadlines_.cancel(deadline);
+            call->refuse(error_code::rate_limited,
+                         "too many asynchronous calls wait for the lock file already");
+        }
+    } catch (...) {
+        call->refuse(std::current_exception());
     }
 }
 

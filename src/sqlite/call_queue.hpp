@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../core/background_thread.hpp"
+#include "../core/timer_thread.hpp"
 
 #include <syncguard/engine.hpp>
 
@@ -12,10 +13,12 @@ class call_queue {
     call_queue();
 
     /// Runs `target.perform(what, limits)` on the queue's thread and tells `done`. A call that is
-    /// cancelled while it waits for its turn completes at once.
-    void post(engine& target, const request& what, const call_limits& limits, completion done);
+    /// cancelled, or whose deadline passes, while it waits for its turn completes at once.
+    void post(engine& target, const request& what, const call_limits& limits,
+              completion done) noexcept;
 
   private:
+    timer_thread deadlines_;
     background_thread thread_;
 };
 

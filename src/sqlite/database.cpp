@@ -3,7 +3,6 @@
 #include <syncguard/error.hpp>
 
 #include <sqlite3.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,7 +73,6 @@ database::database(std::filesystem::path path) : path_(std::move(path)) {
     if (handle == nullptr) throw std::bad_alloc();
     if (result != SQLITE_OK) fail(result);
     sqlite3_busy_handler(handle, &database::on_busy, this);
-    remember_file();
     begin_read_.emplace(*this, "BEGIN");
     begin_write_.emplace(*this, "BEGIN IMMEDIATE");
     commit_.emplace(*this, "COMMIT");
@@ -85,17 +83,11 @@ void database::closer::operator()(sqlite3* handle) const noexcept {
     sqlite3_close_v2(handle);
 }
 
-void database::remember_file() noexcept {
-    struct stat now {};
-    if (::stat(path_.c_str(), &now) == 0) {
-        device_ = now.st_dev;
-        inode_ = now.st_ino;
-    }
-}
-
 bool database::is_still_in_place() const noexcept {
-    struct stat now {};
-    return ::stat(path_.c_str(), &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
+    int moved = 0;
+    return sqlite3_file_control(handle_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) ==
+               SQLITE_OK &&
+           moved == 0;
 }
 
 bool database::in_transaction() const noexcept {
@@ -199,6 +191,9 @@ void database::fail(int result_code) const {
             throw lock_error(forbidden ? error_code::auth_failed : error_code::service_unavailable,
                              "cannot open the " + file + " (" + reason +
                                  "); check that its folder exists and that you may write to it");
+        case SQLITE_PROTOCOL:
+            throw lock_error(error_code::service_unavailable,
+                             "too many processes use the " + file + " at once; try again");
         case SQLITE_IOERR:
             if (forbidden) {
                 throw lock_error(error_code::auth_failed,

@@ -109,13 +109,10 @@ class database {
 
     static int on_busy(void* self, int tries);
     [[nodiscard]] bool wait_while_busy(int tries) const;
-    void remember_file() noexcept;
     [[nodiscard]] int system_reason() const;
 
     std::filesystem::path path_;
     const call_limits* limits_ = nullptr;
-    std::uint64_t device_ = 0;
-    std::uint64_t inode_ = 0;
     std::unique_ptr<sqlite3, closer> handle_;
     std::optional<statement> begin_read_;
     std::optional<statement> begin_write_;

@@ -1,7 +1,6 @@
 #include "engine.hpp"
 
 #include "../core/fence_limits.hpp"
-#include "fork_guard.hpp"
 #include "schema.hpp"
 
 #include <syncguard/error.hpp>
@@ -29,9 +28,11 @@ constexpr unsigned sweep_interval = 1024;
 
 /// Creates the folders of the default file that are missing, for this user only.
 void create_private_folder(const std::filesystem::path& folder) {
-    if (std::filesystem::exists(folder)) return;
-    if (folder.has_parent_path()) create_private_folder(folder.parent_path());
     if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return;
+    if (errno == ENOENT && folder.has_parent_path() && folder.parent_path() != folder) {
+        create_private_folder(folder.parent_path());
+        if (::mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST) return;
+    }
     const int reason = errno;
     const bool forbidden = reason == EACCES || reason == EPERM || reason == EROFS;
     throw lock_error(forbidden ? error_code::auth_failed : error_code::service_unavailable,
@@ -39,6 +40,26 @@ void create_private_folder(const std::filesystem::path& folder) {
                          "' for the default lock file (" + std::generic_category().message(reason) +
                          "); set XDG_STATE_HOME or name a file (sqlite:/path/to/locks.db)");
 }
+
+/// The file that a path means now. It must not come to mean another when the program changes its
+/// folder, nor have a meaning of its own to SQLite (":memory:", "file:...").
+std::filesystem::path fixed_path(const std::filesystem::path& given) {
+    if (given.native().find('\0') != std::string::npos) {
+        throw lock_error(error_code::invalid_argument, "the path of a lock file holds a NUL byte");
+    }
+    return std::filesystem::absolute(given);
+}
+
+/// Thrown and caught in here: the file was replaced while this call waited for it.
+struct file_was_replaced {};
+
+/// Alone in the file that its path leads to.
+class alone_in : public transaction {
+  public:
+    explicit alone_in(database& file) : transaction(file, kind::write) {
+        if (!file.is_still_in_place()) throw file_was_replaced{};
+    }
+};
 
 }  // namespace
 
@@ -52,13 +73,17 @@ sqlite_engine::session::session(const std::filesystem::path& path, const call_li
 sqlite_engine::sqlite_engine(options store)
     : clock_(std::move(store.clock)),
       owns_folder_(store.path.empty()),
-      path_(owns_folder_ ? default_path() : std::move(store.path)),
+      path_(owns_folder_ ? default_path() : fixed_path(store.path)),
       gate_(std::make_unique<gate>()),
       queue_(std::make_unique<call_queue>()) {
     fork_guard::add(*this);
 }
 
 sqlite_engine::~sqlite_engine() {
+    // Closed while a fork would still wait for it.
+    gate_->enter();
+    session_.reset();
+    gate_->leave();
     fork_guard::remove(*this);
 }
 
@@ -69,11 +94,22 @@ backend_capabilities sqlite_engine::capabilities() const noexcept {
 
 outcome sqlite_engine::perform(const request& what, const call_limits& limits) {
     const passage alone(*gate_, limits);
-    session& open = open_session(limits);
-    return std::visit([&](const auto& typed) { return apply(open, typed); }, what);
+    while (true) {
+        try {
+            session& open = open_session(limits);
+            return std::visit([&](const auto& typed) { return apply(open, typed); }, what);
+        } catch (const file_was_replaced&) {
+            session_.reset();
+        } catch (...) {
+            // A transaction that could not even be rolled back would hold up everybody.
+            if (session_ && session_->file.in_transaction()) session_.reset();
+            throw;
+        }
+    }
 }
 
-void sqlite_engine::start(const request& what, const call_limits& limits, completion done) {
+void sqlite_engine::start(const request& what, const call_limits& limits,
+                          completion done) noexcept {
     queue_->post(*this, what, limits, std::move(done));
 }
 
@@ -127,7 +163,7 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
         return outcome::failed(failure_reason::locked);
     }
 
-    transaction alone(open.file, transaction::kind::write);
+    alone_in alone(open.file);
     // The clock is read after any waiting, or the lock would begin in the past.
     const unix_time at = now();
     if (const auto held = open.locks->by_key(storage_key);
@@ -148,7 +184,7 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
 }
 
 outcome sqlite_engine::apply(session& open, const release_request& what) {
-    transaction alone(open.file, transaction::kind::write);
+    alone_in alone(open.file);
     const auto held = open.locks->by_id(what.id);
     if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
     if (!is_live(held->record.expires_at, now())) return outcome::failed(failure_reason::expired);
@@ -158,7 +194,7 @@ outcome sqlite_engine::apply(session& open, const release_request& what) {
 }
 
 outcome sqlite_engine::apply(session& open, const extend_request& what) {
-    transaction alone(open.file, transaction::kind::write);
+    alone_in alone(open.file);
     const unix_time at = now();
     const auto held = open.locks->by_id(what.id);
     if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);

@@ -1,6 +1,7 @@
 /// The store in a file: decides who gets a lock, inside transactions of SQLite.
 #pragma once
 
+#include "../core/fork_guard.hpp"
 #include "call_queue.hpp"
 #include "database.hpp"
 #include "gate.hpp"
@@ -16,23 +17,23 @@
 namespace syncguard::sqlite {
 
 /// All threads of a process share one connection, one at a time: SQLite has one writer anyway.
-class sqlite_engine : public engine {
+class sqlite_engine : public engine, private fork_participant {
   public:
     explicit sqlite_engine(options store);
-    sqlite_engine(const sqlite_engine&) = delete;
-    sqlite_engine& operator=(const sqlite_engine&) = delete;
     ~sqlite_engine() override;
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
-    void start(const request& what, const call_limits& limits, completion done) override;
-
-    // For fork_guard alone: the connection is closed before a fork and opened again at next use.
-    void before_fork();
-    void after_fork_in_parent();
-    void after_fork_in_child();
+    void start(const request& what, const call_limits& limits, completion done) noexcept override;
 
   private:
+    // SQLite keeps book of its file locks in process memory. A child inherits the book but not the
+    // locks, and even a connection that it opens itself would trust it. So the connection is closed
+    // before a fork, and opened again at the next use.
+    void before_fork() override;
+    void after_fork_in_parent() override;
+    void after_fork_in_child() override;
+
     /// An open file, ready for use.
     struct session {
         session(const std::filesystem::path& path, const call_limits& limits);

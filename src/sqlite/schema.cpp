@@ -16,13 +16,13 @@ CREATE TABLE syncguard_locks (
     acquired_at_ms INTEGER NOT NULL,
     fence          TEXT NOT NULL,
     user_key       TEXT NOT NULL
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX syncguard_locks_expires_at_ms ON syncguard_locks (expires_at_ms);
 CREATE TABLE syncguard_fence_counters (
     fence_key TEXT PRIMARY KEY,
     fence     INTEGER NOT NULL DEFAULT 0,
     key_debug TEXT
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 )sql";
 
 enum class content { empty, current };
@@ -62,6 +62,13 @@ void ensure_schema(database& file) {
         found = inspect(file);
     }
     file.execute_patiently("PRAGMA journal_mode = WAL");
+    if (file.query("PRAGMA journal_mode") != "wal") {
+        throw lock_error(
+            error_code::service_unavailable,
+            "the lock file '" + file.path().string() +
+                "' cannot be used safely where it is: its file system does not support "
+                "write-ahead logging. Use a local disk");
+    }
     file.execute("PRAGMA synchronous = FULL");
     if (found == content::current) return;
 

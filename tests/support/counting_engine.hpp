@@ -22,7 +22,7 @@ class counting_engine : public engine {
         ++calls_;
         return inner_->perform(what, limits);
     }
-    void start(const request& what, const call_limits& limits, completion done) override {
+    void start(const request& what, const call_limits& limits, completion done) noexcept override {
         ++calls_;
         inner_->start(what, limits, std::move(done));
     }

@@ -21,7 +21,7 @@ class scripted_engine : public engine {
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
         return answer_(what, limits);
     }
-    void start(const request& what, const call_limits& limits, completion done) override {
+    void start(const request& what, const call_limits& limits, completion done) noexcept override {
         std::thread([answer = answer_, what, limits, done = std::move(done)] {
             outcome answered;
             std::exception_ptr failure;

@@ -12,6 +12,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -61,13 +62,19 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     void dispose() noexcept;
 
   private:
-    enum class state : std::uint8_t { held, releasing, gone };
+    enum class state : std::uint8_t {
+        held,
+        releasing,
+        in_doubt,  ///< A release failed: the store may have the lock or not. It may be tried again.
+        gone,
+    };
 
     [[nodiscard]] bool in_owning_process() const noexcept;
     bool begin_release() noexcept;
-    void conclude_extend(const extend_result& result, lease_clock::time_point sent_at,
-                         milliseconds ttl) noexcept;
-    void dispose_in_background(std::function<void()> finished) noexcept;
+    void end_release(bool failed) noexcept;
+    [[nodiscard]] bool begin_extend() noexcept;
+    void end_extend(const extend_result* result, lease_clock::time_point deadline) noexcept;
+    void dispose_in_background(const std::function<void()>& finished) noexcept;
     void report(std::exception_ptr failure) const noexcept;
 
     std::shared_ptr<const backend_core> backend_;
@@ -77,6 +84,9 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     std::atomic<unix_time::rep> expires_at_;
     std::atomic<lease_clock::rep> deadline_;
     std::atomic<state> state_{state::held};
+    std::mutex extending_;
+    int extends_under_way_ = 0;
+    lease_clock::time_point earliest_of_overlapping_;
     disposal how_to_dispose_;
     release_source source_ = release_source::disposal;
     std::uint32_t owning_process_;

@@ -1,0 +1,162 @@
+/// What lies between an engine's answer and an Asio handler. Not part of the API.
+#pragma once
+
+#include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
+#include <boost/asio/cancellation_type.hpp>
+#include <boost/asio/execution/context.hpp>
+#include <boost/asio/execution_context.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/query.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <unordered_map>
+#include <utility>
+
+namespace syncguard::detail {
+
+/// Where handlers run that have no executor of their own. Its threads are never joined: a program
+/// may end while a handler is under way.
+[[nodiscard]] inline boost::asio::thread_pool::executor_type default_executor() {
+    static auto* const pool = new boost::asio::thread_pool;
+    return pool->get_executor();
+}
+
+/// A call that can be told that its execution context is going away.
+class abandonable {
+  public:
+    abandonable() = default;
+    abandonable(const abandonable&) = delete;
+    abandonable& operator=(const abandonable&) = delete;
+    virtual ~abandonable() = default;
+
+    /// Destroys the handler; the answer will be dropped when it comes.
+    virtual void abandon() noexcept = 0;
+};
+
+/// The calls whose handlers belong to an execution context. A context that is destroyed while calls
+/// are under way takes their handlers with it, as Asio's own operations do.
+class outstanding_calls : public boost::asio::execution_context::service {
+  public:
+    using key_type = outstanding_calls;
+    inline static boost::asio::execution_context::id id;
+
+    explicit outstanding_calls(boost::asio::execution_context& context) : service(context) {}
+
+    void add(const std::shared_ptr<abandonable>& call) {
+        const std::lock_guard guard(mutex_);
+        calls_.emplace(call.get(), call);
+    }
+    void remove(const abandonable* call) noexcept {
+        const std::lock_guard guard(mutex_);
+        calls_.erase(call);
+    }
+
+  private:
+    void shutdown() noexcept override {
+        std::unordered_map<const abandonable*, std::weak_ptr<abandonable>> going;
+        {
+            const std::lock_guard guard(mutex_);
+            going.swap(calls_);
+        }
+        // Without the mutex: a call that completes now holds its own, and asks for this one.
+        for (const auto& [address, weak] : going) {
+            if (const auto call = weak.lock()) call->abandon();
+        }
+    }
+
+    std::mutex mutex_;
+    std::unordered_map<const abandonable*, std::weak_ptr<abandonable>> calls_;
+};
+
+/// One call between its start and its handler. Cancellation becomes a stop request; the answer
+/// comes from any thread and is posted to the handler's executor.
+template <class Handler, class Result>
+class async_call : public abandonable,
+                   public std::enable_shared_from_this<async_call<Handler, Result>> {
+  public:
+    [[nodiscard]] static std::shared_ptr<async_call> make(Handler handler) {
+        auto made = std::make_shared<async_call>(std::move(handler));
+        if (made->registry_ != nullptr) made->registry_->add(made);
+        return made;
+    }
+
+    explicit async_call(Handler handler)
+        : waiting_(std::in_place, std::move(handler)), registry_(find_registry()) {
+        if (auto slot = boost::asio::get_associated_cancellation_slot(waiting_->handler);
+            slot.is_connected()) {
+            slot.assign([stop = stop_](boost::asio::cancellation_type type) mutable {
+                if (type != boost::asio::cancellation_type::none) stop.request_stop();
+            });
+        }
+    }
+
+    [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
+
+    void complete(std::exception_ptr failure, Result result) {
+        // Held while posting: until it is let go, the context cannot finish its shutdown.
+        const std::lock_guard guard(mutex_);
+        if (!waiting_) return;
+        if (registry_ != nullptr) registry_->remove(this);
+        const auto executor = waiting_->work.get_executor();
+        boost::asio::post(executor, [waiting = std::move(*waiting_), failure = std::move(failure),
+                                     result = std::move(result)]() mutable {
+            if (auto slot = boost::asio::get_associated_cancellation_slot(waiting.handler);
+                slot.is_connected()) {
+                slot.clear();
+            }
+            Handler handler = std::move(waiting.handler);
+            waiting.work.reset();
+            std::move(handler)(std::move(failure), std::move(result));
+        });
+        waiting_.reset();
+    }
+
+    void abandon() noexcept override {
+        std::optional<waiting_handler> dropped;
+        {
+            const std::lock_guard guard(mutex_);
+            if (!waiting_) return;
+            dropped.emplace(std::move(*waiting_));
+            waiting_.reset();
+        }
+        // Without the mutex: the engine may answer a stop request at once.
+        stop_.request_stop();
+    }
+
+  private:
+    using executor_type =
+        boost::asio::associated_executor_t<Handler, boost::asio::thread_pool::executor_type>;
+
+    struct waiting_handler {
+        explicit waiting_handler(Handler waiting)
+            : handler(std::move(waiting)),
+              work(boost::asio::get_associated_executor(handler, default_executor())) {}
+        Handler handler;
+        boost::asio::executor_work_guard<executor_type> work;
+    };
+
+    [[nodiscard]] outstanding_calls* find_registry() const {
+        if constexpr (boost::asio::can_query<const executor_type&,
+                                             boost::asio::execution::context_t>::value) {
+            auto& context =
+                boost::asio::query(waiting_->work.get_executor(), boost::asio::execution::context);
+            return &boost::asio::use_service<outstanding_calls>(context);
+        } else {
+            return nullptr;
+        }
+    }
+
+    std::mutex mutex_;
+    std::optional<waiting_handler> waiting_;
+    std::stop_source stop_;
+    outstanding_calls* registry_;
+};
+
+}  // namespace syncguard::detail

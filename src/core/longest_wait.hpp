@@ -1,0 +1,15 @@
+/// An upper bound for waiting, so that "for ever" can be added to a clock.
+#pragma once
+
+#include <syncguard/time.hpp>
+
+#include <algorithm>
+
+namespace syncguard {
+
+/// `wanted`, but at most a year: the sum of the present and `milliseconds::max()` overflows.
+[[nodiscard]] constexpr milliseconds bounded_wait(milliseconds wanted) noexcept {
+    return std::min(wanted, milliseconds{std::chrono::years{1}});
+}
+
+}  // namespace syncguard
