@@ -97,8 +97,9 @@ using completion = std::function<void(std::exception_ptr, outcome)>;
 /// - Thread safety: all members may be called from any number of threads at once.
 /// - Time: a call returns, or completes, by its deadline (`network_timeout`) or soon after a stop
 ///   request (`aborted`).
-/// - Honesty: a failed acquisition leaves nothing locked. If its fate is unknown, the engine
-///   releases it by its id in the background.
+/// - Honesty: a failed acquisition leaves nothing locked. If its fate is unknown, the engine undoes
+///   it, or releases it by its id in the background; where even that is impossible, it ends with
+///   its TTL.
 class engine {
   public:
     engine() = default;

@@ -52,7 +52,7 @@ void add_acquire(CLI::App& program, command& chosen) {
     add_common_options(subcommand, arguments->common);
     subcommand.callback([arguments, &chosen] {
         chosen = {.perform = [arguments] { return acquire(*arguments); },
-                  .attempt = "cannot acquire '" + arguments->key + "'",
+                  .attempt = "cannot acquire " + in_quotes(arguments->key),
                   .output = arguments->common.output()};
     });
 }

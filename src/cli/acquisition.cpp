@@ -25,14 +25,21 @@ lock_options retry_options(milliseconds ttl, wait_limit limit, std::stop_token s
             .stop = std::move(stop)};
 }
 
-held_lock retry(const any_backend& locks, std::string_view key, const lock_options& options) {
-    acquire_result<any_capabilities> acquired;
-    detail::retry_until_acquired(key, options,
-                                 [&](const acquire_options& attempt, std::stop_token stop) {
-                                     acquired = locks.acquire(key, attempt, std::move(stop));
-                                     return acquired.ok();
-                                 });
-    return *std::move(acquired);
+held_lock retry(const any_backend& locks, std::string_view key, milliseconds ttl, wait_limit limit,
+                const std::stop_token& stop) {
+    while (true) {
+        try {
+            return acquire_with_retries(locks, key, retry_options(ttl, limit, stop));
+        } catch (const lock_error& failure) {
+            const bool no_answer =
+                failure.code() == error_code::network_timeout ||
+                (failure.code() == error_code::acquisition_timeout && failure.cause() != nullptr);
+            if (!no_answer) throw;
+            // A store that is busy for a while is no reason to stop waiting for ever, and no proof
+            // that somebody holds the lock.
+            if (limit) throw lock_error(error_code::network_timeout, failure.what());
+        }
+    }
 }
 
 std::optional<int> interrupting_signal(const signal_inbox& signals) {
@@ -46,6 +53,10 @@ std::optional<int> interrupting_signal(const signal_inbox& signals) {
 
 }  // namespace
 
+void throw_if_interrupted(const signal_inbox& signals) {
+    if (const auto signal = interrupting_signal(signals)) throw interrupted{*signal};
+}
+
 held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds ttl,
                     wait_limit limit, const signal_inbox& signals) {
     const wakeup finished;
@@ -56,7 +67,7 @@ held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds
             const wakeup& target;
             ~announcement() { target.notify(); }
         } at_the_end{finished};
-        return retry(locks, key, retry_options(ttl, limit, stop.get_token()));
+        return retry(locks, key, ttl, limit, stop.get_token());
     });
 
     std::array<pollfd, 2> events{pollfd{.fd = signals.fd(), .events = POLLIN, .revents = 0},

@@ -20,6 +20,9 @@ struct interrupted {
     int signal;
 };
 
+/// Throws `interrupted` if a signal is waiting.
+void throw_if_interrupted(const signal_inbox& signals);
+
 /// Throws `lock_error` (`acquisition_timeout` where somebody else holds the lock to the end) and
 /// `interrupted`. Signals that this process was made to ignore do not interrupt.
 [[nodiscard]] held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds ttl,

@@ -105,6 +105,13 @@ child_process::child_process(const std::vector<std::string>& command, const envi
     }
 }
 
+child_process::~child_process() {
+    if (exit_code_ || pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+}
+
 void child_process::forward(const arrived_signal& signal) const noexcept {
     if (exit_code_) return;
     if (signal.from_kernel && ::getpgid(pid_) == ::getpgrp()) {

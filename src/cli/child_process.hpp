@@ -34,6 +34,8 @@ class child_process {
                   const signal_inbox& signals);
     child_process(const child_process&) = delete;
     child_process& operator=(const child_process&) = delete;
+    /// Ends a command that still runs: it must not outlive its lock.
+    ~child_process();
 
     /// Hands a signal on. Leaves out those that the command has got already: what a terminal sends
     /// goes to every process of the foreground group.

@@ -25,7 +25,14 @@ auto reader(milliseconds (*parse)(std::string_view), Read store) {
 }  // namespace
 
 any_backend common_options::open() const {
-    return connect(backend);
+    auto opened = connect(backend);
+    if (opened.capabilities().backend == "memory") {
+        throw lock_error(
+            error_code::invalid_argument,
+            "'memory:' lives in one process only, so a command would lock nothing; use "
+            "sqlite: for the processes of a host");
+    }
+    return opened;
 }
 
 void add_common_options(CLI::App& subcommand, common_options& options) {
@@ -69,7 +76,7 @@ void add_lock_id_argument(CLI::App& subcommand, std::string& id) {
 }
 
 std::string describe_conflict(std::string_view key, wait_limit limit) {
-    std::string text = "'" + std::string(key) + "' is locked by somebody else";
+    std::string text = in_quotes(key) + " is locked by somebody else";
     if (limit && *limit > milliseconds{0}) text += ", and was for " + to_text(*limit);
     return text + "; wait longer with --wait, or see who holds it with 'syncguard lookup --key'";
 }

@@ -22,7 +22,7 @@ constexpr std::array units{
     unit{"ms", milliseconds{1}},
 };
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
     return std::string("'").append(text).append("'");
 }
 
@@ -34,23 +34,23 @@ milliseconds parse_duration(std::string_view text) {
     std::int64_t count = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (error == std::errc::result_out_of_range) {
-        throw bad_duration(quoted(text) + " is too long a duration");
+        throw bad_duration(in_quotes(text) + " is too long a duration");
     }
-    if (error != std::errc{}) throw bad_duration(quoted(text) + " is no duration: " + expected);
+    if (error != std::errc{}) throw bad_duration(in_quotes(text) + " is no duration: " + expected);
     const std::string_view name(end, static_cast<std::size_t>(text.data() + text.size() - end));
     if (name.empty()) {
-        throw bad_duration(quoted(text) + " has no unit: did you mean " + std::string(text) +
+        throw bad_duration(in_quotes(text) + " has no unit: did you mean " + std::string(text) +
                            "s or " + std::string(text) + "ms?");
     }
     for (const auto& known : units) {
         if (name != known.name) continue;
-        if (count <= 0) throw bad_duration(quoted(text) + " is not longer than nothing");
+        if (count <= 0) throw bad_duration(in_quotes(text) + " is not longer than nothing");
         if (count > milliseconds::max() / known.length) {
-            throw bad_duration(quoted(text) + " is too long a duration");
+            throw bad_duration(in_quotes(text) + " is too long a duration");
         }
         return count * known.length;
     }
-    throw bad_duration(quoted(text) + " is no duration: " + expected);
+    throw bad_duration(in_quotes(text) + " is no duration: " + expected);
 }
 
 milliseconds parse_seconds(std::string_view text) {
@@ -59,12 +59,12 @@ milliseconds parse_seconds(std::string_view text) {
         std::from_chars(text.data(), text.data() + text.size(), seconds, std::chars_format::fixed);
     if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(seconds) ||
         seconds < 0) {
-        throw bad_duration(quoted(text) +
+        throw bad_duration(in_quotes(text) +
                            " is no number of seconds: write it without a unit, such as 5 or 0.25");
     }
     // Beyond this a double of milliseconds no longer fits; nobody waits for a thousand years.
     constexpr double longest = 1000.0 * 365 * 24 * 3600;
-    if (seconds > longest) throw bad_duration(quoted(text) + " seconds are too long to wait");
+    if (seconds > longest) throw bad_duration(in_quotes(text) + " seconds are too long to wait");
     return milliseconds(static_cast<milliseconds::rep>(std::ceil(seconds * 1000)));
 }
 

@@ -61,6 +61,9 @@ std::string help_for_run() {
                "SYNCGUARD_EXPIRES_AT_MS in its environment. Its lock is renewed while it runs. If\n"
                "the lock is lost, the command gets SIGTERM, then SIGKILL before the TTL ends. A\n"
                "command that is stopped with Ctrl-Z is not renewed: continue it within the TTL.\n"
+               "Processes that detached from the command, and those below it when syncguard "
+               "itself\n"
+               "is killed with SIGKILL, are beyond reach; the fence protects against them.\n"
                "\n"
                "Exit codes:\n") +
            common_codes(" (-E replaces it)") +

@@ -40,7 +40,7 @@ void protect_lock_id(std::vector<std::string>& arguments) {
     const auto id = std::find_if(arguments.begin(), arguments.end(), [](const auto& argument) {
         return argument.starts_with('-') && lock_id::is_valid(argument);
     });
-    if (id == arguments.end() || (id - 1)->starts_with("--backend")) return;
+    if (id == arguments.end() || *(id - 1) == "--backend") return;
     const std::string text = *id;
     arguments.erase(id);
     const auto mark = std::find(arguments.begin(), arguments.end(), "--");
@@ -62,7 +62,7 @@ void refuse_unknown_subcommand(const CLI::App& program, const std::string& name)
     const auto matching = program.get_subcommands(
         [&](const CLI::App* subcommand) { return subcommand->get_name() == name; });
     if (name.starts_with('-') || !matching.empty()) return;
-    throw CLI::ValidationError("there is no subcommand '" + name + "'");
+    throw CLI::ValidationError("there is no subcommand " + in_quotes(name));
 }
 
 int report_bad_usage(const CLI::App& program, const CLI::ParseError& problem, format how) {

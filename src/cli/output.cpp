@@ -1,5 +1,7 @@
 #include "output.hpp"
 
+#include <syncguard/key.hpp>
+
 #include <boost/json.hpp>
 
 #include <array>
@@ -18,17 +20,44 @@ void print_line(std::string_view text) {
     if (!(std::cout << text << '\n' << std::flush)) throw output_failed();
 }
 
-json::value to_json(const std::variant<std::string, unix_time>& value) {
+json::value to_json(const decltype(field::value)& value) {
     if (const auto* time = std::get_if<unix_time>(&value)) return time->time_since_epoch().count();
-    return json::value(std::get<std::string>(value));
+    if (const auto* number = std::get_if<int>(&value)) return *number;
+    return json::string(std::get<std::string>(value));
 }
 
-std::string to_text(const std::variant<std::string, unix_time>& value) {
+std::string to_text(const decltype(field::value)& value) {
     if (const auto* time = std::get_if<unix_time>(&value)) return to_iso_text(*time);
+    if (const auto* number = std::get_if<int>(&value)) return std::to_string(*number);
     return std::get<std::string>(value);
 }
 
+bool is_utf8(std::string_view text) {
+    try {
+        (void)hash_key(text);
+        return true;
+    } catch (const lock_error&) {
+        return false;
+    }
+}
+
 }  // namespace
+
+std::string in_quotes(std::string_view text) {
+    const bool readable = is_utf8(text);
+    std::string safe = "'";
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x20 || byte == 0x7F || (byte >= 0x80 && !readable)) {
+            std::array<char, 5> escaped{};
+            (void)std::snprintf(escaped.data(), escaped.size(), "\\x%02x", byte);
+            safe += escaped.data();
+        } else {
+            safe += c;
+        }
+    }
+    return safe + "'";
+}
 
 std::string to_iso_text(unix_time time) {
     const auto day = std::chrono::floor<std::chrono::days>(time);

@@ -24,7 +24,7 @@ class output_failed : public std::runtime_error {
 struct field {
     std::string_view json_name;
     std::string_view label;
-    std::variant<std::string, unix_time> value;
+    std::variant<std::string, unix_time, int> value;
 };
 
 /// `{"ok":true,...}`, or a line for each field. Throws `output_failed`.
@@ -45,6 +45,9 @@ void print_error(format how, error_code code, std::string_view message);
 
 /// A line for the operator that never disturbs the standard output.
 void print_warning(std::string_view message);
+
+/// In quotes, with bytes that a terminal would obey or cannot show written as `\xNN`.
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// Such as `2026-01-01T00:00:00.000Z`.
 [[nodiscard]] std::string to_iso_text(unix_time time);

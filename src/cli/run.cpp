@@ -44,11 +44,13 @@ environment describe_to_child(const held_lock& lock) {
 
 int report_loss(const run_arguments& arguments, const std::string& why) {
     print_refusal(arguments.common.output(), "lost",
-                  "lost the lock '" + arguments.key + "' while the command ran: " + why);
+                  "lost the lock " + in_quotes(arguments.key) + " while the command ran: " + why);
     return exit_code::lost;
 }
 
 int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox& signals) {
+    // What came before there was a command to hand it to is meant for this one.
+    throw_if_interrupted(signals);
     child_process child(arguments.command_line, describe_to_child(lock), signals);
 
     if (auto why_lost = supervisor(lock, arguments.ttl, child, signals).watch()) {
@@ -69,9 +71,14 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
         }
     } catch (const lock_error& failure) {
         // The command was protected to its end; that nobody can follow soon is not its failure.
-        print_warning("cannot release '" + arguments.key + "', it will expire by itself at " +
+        print_warning("cannot release " + in_quotes(arguments.key) + ", it will expire by itself at " +
                       to_iso_text(lock.expires_at()) + ": " + failure.what());
         lock.detach();
+    }
+    if (arguments.common.json) {
+        print_result(format::json, {{"lockId", "lock-id", lock.lock_id().to_string()},
+                                    {"fence", "fence", lock.fence().to_string()},
+                                    {"exitCode", "exit-code", child.exit_code()}});
     }
     return child.exit_code();
 }
@@ -88,9 +95,9 @@ int run(const run_arguments& arguments) {
                       describe_conflict(arguments.key, arguments.limit));
         return arguments.conflict_exit_code;
     } catch (const cannot_execute& failure) {
-        print_error(
-            arguments.common.output(), error_code::invalid_argument,
-            "cannot run '" + arguments.command_line.front() + "': " + failure.code().message());
+        print_error(arguments.common.output(), error_code::invalid_argument,
+                    "cannot run " + in_quotes(arguments.command_line.front()) + ": " +
+                        failure.code().message());
         return exit_code::of_exec_failure(failure.code().value());
     }
 }
@@ -118,7 +125,7 @@ void add_run(CLI::App& program, command& chosen, std::vector<std::string> comman
                 "run needs a command after '--': syncguard run KEY -- COMMAND [ARGUMENT...]");
         }
         chosen = {.perform = [arguments] { return run(*arguments); },
-                  .attempt = "cannot run under the lock '" + arguments->key + "'",
+                  .attempt = "cannot run under the lock " + in_quotes(arguments->key),
                   .output = arguments->common.output()};
     });
 }

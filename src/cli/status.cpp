@@ -31,7 +31,7 @@ void add_status(CLI::App& program, command& chosen) {
     add_common_options(subcommand, arguments->common);
     subcommand.callback([arguments, &chosen] {
         chosen = {.perform = [arguments] { return status(*arguments); },
-                  .attempt = "cannot tell whether '" + arguments->key + "' is locked",
+                  .attempt = "cannot tell whether " + in_quotes(arguments->key) + " is locked",
                   .output = arguments->common.output()};
     });
 }

@@ -49,7 +49,7 @@ void report_release_error(const release_error_handler& handler, std::exception_p
         } else {
             print_by_default(error, context);
         }
-    } catch (...) {  // NOLINT(bugprone-empty-catch): a destructor is on the stack above
+    } catch (...) {  // a destructor is on the stack above
     }
 }
 

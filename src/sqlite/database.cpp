@@ -218,7 +218,7 @@ transaction::~transaction() {
     if (!on_.in_transaction()) return;
     try {
         on_.rollback_->run();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): the failure that led here is the one to tell
+    } catch (...) {  // the failure that led here is the one to tell
     }
 }
 

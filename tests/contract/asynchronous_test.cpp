@@ -147,6 +147,42 @@ TEST_P(asynchronous, a_cancelled_acquisition_is_granted_in_full_or_leaves_nothin
     }
 }
 
+TEST_P(asynchronous, an_io_context_may_go_while_calls_are_under_way) {
+    auto owned = std::make_shared<int>(0);
+    for (int round = 0; round < 20; ++round) {
+        asio::io_context io;
+        for (int i = 0; i < 5; ++i) {
+            async_acquire(locks_, "k" + std::to_string(i), {},
+                          asio::bind_executor(io, [owned](std::exception_ptr, any_result) {
+                              ADD_FAILURE() << "nobody ran the context";
+                          }));
+        }
+    }
+    // The handlers went with their contexts, and what was granted to them is given back.
+    EXPECT_EQ(owned.use_count(), 1);
+    for (int i = 0; i < 5; ++i) {
+        EXPECT_TRUE(eventually([&] { return !locks_.is_locked("k" + std::to_string(i)); }));
+    }
+}
+
+TEST_P(asynchronous, a_handler_never_runs_inside_the_emission_of_its_cancellation) {
+    asio::io_context io;
+    asio::cancellation_signal cancel;
+    bool emitting = false;
+    bool called = false;
+    async_acquire(locks_, "k", {},
+                  asio::bind_cancellation_slot(
+                      cancel.slot(), asio::bind_executor(io, [&](std::exception_ptr, any_result) {
+                          EXPECT_FALSE(emitting);
+                          called = true;
+                      })));
+    emitting = true;
+    cancel.emit(asio::cancellation_type::terminal);
+    emitting = false;
+    io.run();
+    EXPECT_TRUE(called);
+}
+
 asio::awaitable<void> take_turns(const any_backend& locks, int turns, int& inside, int& total) {
     for (int done = 0; done < turns;) {
         auto lease = co_await async_acquire(locks, "k", {.ttl = 60s}, asio::use_awaitable);

@@ -46,6 +46,9 @@ struct store_kind {
     }
 };
 
+/// Where that engine is built.
+[[nodiscard]] std::unique_ptr<store> make_sqlite_store();
+
 [[nodiscard]] std::vector<store_kind> all_stores();
 
 /// Those that several processes can use at once.

@@ -12,12 +12,14 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
 #include <sqlite3.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -128,6 +130,32 @@ TEST_F(lock_file_test, locks_that_ended_long_ago_are_swept_and_counters_stay) {
               (std::vector<std::string>{"51"}));
 }
 
+TEST_F(lock_file_test, values_of_another_type_cannot_be_stored) {
+    ASSERT_TRUE(open().acquire("k"));
+    sqlite3* file = nullptr;
+    sqlite3_open(path_.c_str(), &file);
+    for (const char* sql :
+         {"UPDATE syncguard_fence_counters SET fence = 'junk'",
+          "INSERT INTO syncguard_locks VALUES ('a', 'b', 'junk', 0, '000000000000001', 'a')"}) {
+        EXPECT_EQ(sqlite3_exec(file, sql, nullptr, nullptr, nullptr), SQLITE_CONSTRAINT) << sql;
+    }
+    sqlite3_close(file);
+}
+
+TEST_F(lock_file_test, rows_that_syncguard_did_not_write_are_told_as_such_through_both_doors) {
+    auto lease = open().acquire("k", {.ttl = 1h});
+    stranger other(path_);
+    other.run("UPDATE syncguard_locks SET fence = 'x'");
+    const auto failure =
+        expect_error(error_code::internal, [&] { (void)open().lookup(key_lookup{"k"}); });
+    EXPECT_NE(std::string(failure->what()).find(path_.string()), std::string::npos);
+
+    other.run("UPDATE syncguard_locks SET fence = '000000000000001', user_key = x'ff' || ''");
+    EXPECT_THROW((void)open().lookup(key_lookup{"k"}), lock_error);
+    auto asynchronous = async_lookup(open(), key_lookup{"k"}, {}, boost::asio::use_future);
+    EXPECT_THROW((void)asynchronous.get(), lock_error);
+}
+
 TEST_F(lock_file_test, a_file_that_is_not_a_database_is_left_alone) {
     const std::string text(5000, 'x');
     std::ofstream(path_) << text;
@@ -231,6 +259,20 @@ TEST_F(lock_file_test, waiting_for_another_process_ends_at_the_deadline) {
     EXPECT_TRUE(open().acquire("k"));
 }
 
+TEST_F(lock_file_test, a_file_that_is_replaced_during_the_wait_for_it_is_the_one_that_counts) {
+    ASSERT_TRUE(open().acquire("k"));
+    const auto elsewhere = folder_ / "other.db";
+    sqlite::backend({.path = elsewhere}).acquire("k", {.ttl = 1h})->detach();
+    auto other = std::make_unique<stranger>(path_);
+    other->run("BEGIN IMMEDIATE");
+    auto waiting = std::async(std::launch::async, [&] { return open(1h).acquire("k").ok(); });
+    EXPECT_EQ(waiting.wait_for(50ms), std::future_status::timeout);
+    remove_file();
+    std::filesystem::rename(elsewhere, path_);
+    other->run("COMMIT");
+    EXPECT_FALSE(waiting.get());
+}
+
 TEST_F(lock_file_test, waiting_for_another_process_ends_when_it_is_done) {
     ASSERT_TRUE(open().acquire("k"));
     stranger other(path_);
@@ -280,6 +322,19 @@ TEST_F(lock_file_test, threads_wait_for_each_other_no_longer_than_their_deadline
                  [&] { (void)locks.acquire("other", {.timeout = 50ms}); });
     stop.request_stop();
     slow.get();
+}
+
+TEST_F(lock_file_test, asynchronous_calls_keep_their_deadline_also_in_the_queue) {
+    ASSERT_TRUE(open().acquire("k"));
+    stranger other(path_);
+    other.run("BEGIN IMMEDIATE");
+    const auto locks = open(1h);
+    auto first = async_acquire(locks, "k", {.timeout = 2s}, boost::asio::use_future);
+    const auto began = steady_clock::now();
+    auto second = async_acquire(locks, "k", {.timeout = 50ms}, boost::asio::use_future);
+    expect_error(error_code::network_timeout, [&] { (void)second.get(); });
+    EXPECT_LT(steady_clock::now() - began, 1s);
+    expect_error(error_code::network_timeout, [&] { (void)first.get(); });
 }
 
 TEST_F(lock_file_test, cancelled_asynchronous_calls_end_at_once_also_in_the_queue) {

@@ -6,9 +6,11 @@
 #include <syncguard/lease.hpp>
 #include <syncguard/memory.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <future>
+#include <map>
 
 namespace syncguard::test {
 namespace {
@@ -149,6 +151,70 @@ TEST(lease, after_a_failed_release_it_is_in_doubt_and_the_destructor_tries_again
     EXPECT_EQ(attempts, 2);
 }
 
+TEST(lease, what_was_found_gone_stays_gone_although_a_release_fails_at_the_same_time) {
+    std::promise<void> release_is_under_way;
+    std::promise<void> let_it_fail;
+    auto blocked = let_it_fail.get_future().share();
+    const any_backend locks(std::make_shared<scripted_engine>(
+        [&, blocked](const request& what, const call_limits&) -> outcome {
+            if (std::holds_alternative<extend_request>(what)) {
+                return outcome::failed(failure_reason::not_found);
+            }
+            if (std::holds_alternative<acquire_request>(what)) {
+                return outcome::granted(unix_time(1h), fence::from_counter(1));
+            }
+            release_is_under_way.set_value();
+            blocked.wait();
+            throw lock_error(error_code::service_unavailable, "cut");
+        }));
+    auto lease = locks.acquire("k");
+    auto releasing = std::async(std::launch::async, [&] {
+        expect_error(error_code::service_unavailable, [&] { (void)lease->release(); });
+    });
+    release_is_under_way.get_future().get();
+    lease->detach();
+    let_it_fail.set_value();
+    releasing.get();
+    EXPECT_FALSE(lease->valid());
+    EXPECT_FALSE(lease->release().ok);
+}
+
+TEST(lease, of_extensions_that_overlap_the_shorter_one_counts) {
+    for (const bool long_one_ends_last : {false, true}) {
+        std::map<milliseconds, std::promise<void>> begun;
+        std::map<milliseconds, std::promise<void>> finish;
+        for (const milliseconds ttl : {5s, 60s}) {
+            begun[ttl];
+            finish[ttl];
+        }
+        const any_backend locks(
+            std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
+                if (const auto* extend = std::get_if<extend_request>(&what)) {
+                    begun.at(extend->ttl).set_value();
+                    finish.at(extend->ttl).get_future().wait();
+                    return outcome::extended(unix_time(1h));
+                }
+                return outcome::granted(unix_time(1h), fence::from_counter(1));
+            }));
+        auto lease = locks.acquire("k", {.ttl = 1s});
+        const auto extend = [&](milliseconds ttl) {
+            auto running = std::async(std::launch::async,
+                                      [&, ttl] { EXPECT_TRUE(lease->extend({.ttl = ttl}).ok); });
+            begun.at(ttl).get_future().get();
+            return running;
+        };
+        auto brief = extend(5s);
+        auto lengthy = extend(60s);
+        for (const milliseconds ttl : long_one_ends_last ? std::array<milliseconds, 2>{5s, 60s}
+                                                         : std::array<milliseconds, 2>{60s, 5s}) {
+            finish.at(ttl).set_value();
+            (ttl == 5s ? brief : lengthy).get();
+        }
+        EXPECT_GT(lease->remaining(), 1s);
+        EXPECT_LE(lease->remaining(), 5s);
+    }
+}
+
 TEST(lease, releasing_again_after_success_asks_nobody) {
     std::atomic<int> attempts{0};
     auto store = std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
@@ -201,6 +267,15 @@ TEST(lease, the_destructor_waits_no_longer_than_dispose_timeout) {
     EXPECT_LT(waited, 5s);
     EXPECT_EQ(told.get_future().get(), error_code::network_timeout);
     unblock->set_value();
+}
+
+TEST(lease, the_longest_dispose_timeout_is_just_very_long) {
+    int told = 0;
+    const memory::backend locks({}, {.on_release_error = [&](const auto&, const auto&) { ++told; },
+                                     .dispose_timeout = milliseconds::max()});
+    { auto lease = locks.acquire("k"); }
+    EXPECT_EQ(told, 0);
+    EXPECT_FALSE(locks.is_locked("k"));
 }
 
 class default_release_handler : public testing::Test {

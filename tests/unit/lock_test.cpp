@@ -111,8 +111,10 @@ TEST(lock, a_store_that_answers_too_late_counts_as_its_time_being_over) {
             std::this_thread::sleep_until(limits.deadline);
             throw lock_error(error_code::network_timeout, "no answer");
         }));
-    expect_error(error_code::acquisition_timeout,
-                 [&] { lock(locks, "k", [] {}, {.timeout = 40ms}); });
+    const auto failure = expect_error(error_code::acquisition_timeout,
+                                      [&] { lock(locks, "k", [] {}, {.timeout = 40ms}); });
+    EXPECT_TRUE(failure->cause());
+    EXPECT_STREQ(failure->what(), "no answer");
 }
 
 TEST(lock, system_failures_are_not_retried) {
@@ -184,8 +186,53 @@ TEST(lock, a_failing_release_goes_to_this_calls_handler_and_not_to_the_caller) {
     EXPECT_EQ(backends, 1);
 }
 
+TEST(lock, no_time_at_all_means_one_attempt) {
+    const memory::backend locks;
+    EXPECT_EQ(lock(locks, "k", [] { return 1; }, {.timeout = 0ms}), 1);
+    auto holder = locks.acquire("k");
+    const auto failure = expect_error(error_code::acquisition_timeout,
+                                      [&] { lock(locks, "k", [] {}, {.timeout = 0ms}); });
+    EXPECT_FALSE(failure->cause());
+}
+
+TEST(lock, a_lease_can_be_had_with_the_same_patience) {
+    const memory::backend locks;
+    auto lease = acquire_with_retries(locks, "k", {.ttl = 60s});
+    EXPECT_GT(lease.remaining(), 59s);
+    expect_error(error_code::acquisition_timeout, [&] {
+        (void)acquire_with_retries(locks, "k", {.retry = {.max_retries = 1, .retry_delay = 1ms}});
+    });
+}
+
+TEST(lock, the_longest_waits_do_not_overflow) {
+    const memory::backend locks;
+    auto holder = locks.acquire("k");
+    std::stop_source stop;
+    std::promise<void> waiting;
+    auto waiter = std::async(std::launch::async, [&] {
+        waiting.set_value();
+        lock(locks, "k", [] {},
+             {.timeout = milliseconds::max(),
+              .retry = {.retry_delay = milliseconds::max(), .jitter = jitter::none},
+              .stop = stop.get_token()});
+    });
+    waiting.get_future().get();
+    EXPECT_EQ(waiter.wait_for(30ms), std::future_status::timeout);
+    stop.request_stop();
+    expect_error(error_code::aborted, [&] { waiter.get(); });
+}
+
 TEST(lock, bad_arguments_are_refused) {
     const memory::backend locks;
+    for (const lock_options& negative :
+         {lock_options{.timeout = -1ms}, lock_options{.retry = {.retry_delay = -1ms}},
+          lock_options{.retry = {.max_delay = -1ms}}}) {
+        expect_error(error_code::invalid_argument, [&] {
+            lock(
+                locks, "k", [] {}, negative);
+        });
+    }
+    expect_error(error_code::invalid_argument, [&] { lock(locks, "", [] {}, {.timeout = 0ms}); });
     expect_error(error_code::invalid_argument, [&] { lock(locks, "", [] {}); });
     expect_error(error_code::invalid_argument, [&] { lock(locks, "k", [] {}, {.ttl = 0ms}); });
 }

@@ -1,4 +1,6 @@
 #include "../../src/memory/engine.hpp"
+#include "support/child_process.hpp"
+#include "support/expect_error.hpp"
 #include "support/manual_clock.hpp"
 
 #include <syncguard/memory.hpp>
@@ -6,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace syncguard::test {
 namespace {
@@ -45,6 +49,29 @@ TEST(memory, fences_can_go_on_from_a_former_life) {
     auto lease = locks.acquire("k");
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000042");
+}
+
+TEST(memory, fences_that_cannot_be_are_refused) {
+    expect_error(error_code::invalid_argument,
+                 [] { memory::backend({.fences_start_after = fence::max_counter + 1}); });
+    expect_error(error_code::invalid_argument,
+                 [] { memory::backend({.fences_start_after = UINT64_MAX}); });
+}
+
+TEST(memory, a_child_forked_from_busy_threads_has_a_store_that_works) {
+    const memory::backend locks;
+    std::vector<std::jthread> busy;
+    for (int i = 0; i < 3; ++i) {
+        busy.emplace_back([&locks, i](const std::stop_token& stop) {
+            while (!stop.stop_requested()) {
+                auto lease = locks.acquire("thread:" + std::to_string(i));
+            }
+        });
+    }
+    for (int round = 0; round < 20; ++round) {
+        child_process child([&] { return locks.acquire("child") ? 0 : 1; });
+        EXPECT_EQ(child.wait(), 0);
+    }
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ TEST(telemetry, a_slow_callback_delays_nobody_and_what_does_not_fit_is_counted) 
     EXPECT_GE(locks.dropped_events(), static_cast<unsigned>(operations - 11));
     EXPECT_FALSE(locks.flush(1ms));
     unblock.set_value();
-    EXPECT_TRUE(locks.flush(10s));
+    EXPECT_TRUE(locks.flush(milliseconds::max()));
 }
 
 TEST(telemetry, a_system_failure_is_told_without_a_reason_and_passes_through) {
