@@ -1,4 +1,5 @@
 /// The asynchronous form, in a coroutine.
+// [coroutine]
 #include <syncguard/async.hpp>
 #include <syncguard/connect.hpp>
 
@@ -13,7 +14,6 @@
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-// [coroutine]
 asio::awaitable<void> ship(syncguard::any_backend locks) {
     auto lease =
         co_await syncguard::async_acquire(locks, "order:7", {.ttl = 10s}, asio::use_awaitable);

@@ -1,11 +1,11 @@
 /// One attempt, and a lease that releases itself.
+// [lease]
 #include <syncguard/connect.hpp>
 
 #include <iostream>
 
 using namespace std::chrono_literals;
 
-// [lease]
 void charge(const syncguard::fence& fence) {
     std::cout << "charged under fence " << fence << "\n";
 }

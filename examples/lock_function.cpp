@@ -1,4 +1,5 @@
 /// A function under a lock, with retries.
+// [lock]
 #include <syncguard/connect.hpp>
 #include <syncguard/lock.hpp>
 
@@ -6,7 +7,6 @@
 
 using namespace std::chrono_literals;
 
-// [lock]
 int main() {
     auto locks = syncguard::connect("memory:");
 

@@ -1,10 +1,10 @@
 /// An event for every operation, without keys or lock ids.
+// [telemetry]
 #include <syncguard/connect.hpp>
 #include <syncguard/telemetry.hpp>
 
 #include <iostream>
 
-// [telemetry]
 int main() {
     const auto locks = syncguard::with_telemetry(
         syncguard::connect("memory:"), {.on_event = [](const syncguard::lock_event& event) {

@@ -37,7 +37,8 @@ struct ownership_lookup {
 /// failures. Contention and absence are values.
 ///
 /// A backend is a handle: copies share one store and its connections. All members are const and may
-/// be called from any number of threads at once. Asynchronous forms are in async.hpp.
+/// be called from any number of threads at once; a moved-from backend can only be assigned to or
+/// destroyed. Asynchronous forms are in async.hpp.
 template <capability_set Capabilities>
 class basic_backend {
   public:

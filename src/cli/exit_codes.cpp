@@ -63,7 +63,8 @@ std::string help_for_run() {
                "command that is stopped with Ctrl-Z is not renewed: continue it within the TTL.\n"
                "Processes that detached from the command, and those below it when syncguard "
                "itself\n"
-               "is killed with SIGKILL, are beyond reach; the fence protects against them.\n"
+               "is killed with SIGKILL, are beyond reach; the fence protects against them. With\n"
+               "--json, one object follows the command's own output.\n"
                "\n"
                "Exit codes:\n") +
            common_codes(" (-E replaces it)") +

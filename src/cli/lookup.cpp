@@ -20,7 +20,9 @@ struct lookup_arguments {
     std::optional<std::string> lock_id;
     bool raw = false;
 
-    [[nodiscard]] std::string target() const { return key ? in_quotes(*key) : "the lock " + *lock_id; }
+    [[nodiscard]] std::string target() const {
+        return key ? in_quotes(*key) : "the lock " + *lock_id;
+    }
 };
 
 using sanitised = lock_info<any_capabilities>;

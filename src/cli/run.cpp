@@ -71,8 +71,9 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
         }
     } catch (const lock_error& failure) {
         // The command was protected to its end; that nobody can follow soon is not its failure.
-        print_warning("cannot release " + in_quotes(arguments.key) + ", it will expire by itself at " +
-                      to_iso_text(lock.expires_at()) + ": " + failure.what());
+        print_warning("cannot release " + in_quotes(arguments.key) +
+                      ", it will expire by itself at " + to_iso_text(lock.expires_at()) + ": " +
+                      failure.what());
         lock.detach();
     }
     if (arguments.common.json) {

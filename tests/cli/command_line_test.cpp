@@ -1,6 +1,9 @@
 /// What is understood on the command line, and what is refused.
 #include "workspace.hpp"
 
+#include <sqlite3.h>
+
+#include <memory>
 #include <vector>
 
 namespace syncguard::cli::test {
@@ -24,6 +27,57 @@ TEST_F(command_line, help_lists_the_exit_codes) {
             EXPECT_NE(std::string::npos, result.out.find(code)) << code;
     }
     EXPECT_NE(std::string::npos, syncguard({"run", "--help"}).out.find("KEY -- COMMAND"));
+}
+
+TEST_F(command_line, refuses_a_store_that_would_lock_nothing) {
+    const auto result = syncguard({"acquire", "k", "--backend", "memory:"});
+    EXPECT_EQ(64, result.exit_code);
+    EXPECT_NE(std::string::npos, result.err.find("sqlite:")) << result.err;
+}
+
+TEST_F(command_line, keys_are_shown_in_a_way_that_no_terminal_obeys) {
+    (void)hold("\x1b[31mred");
+    const auto result = syncguard({"acquire", "\x1b[31mred"});
+    EXPECT_EQ(75, result.exit_code);
+    EXPECT_EQ(std::string::npos, result.err.find('\x1b'));
+    EXPECT_NE(std::string::npos, result.err.find("'\\x1b[31mred'")) << result.err;
+    const auto broken = syncguard({"acquire", "a\xff", "--json"});
+    EXPECT_EQ(64, broken.exit_code);
+    EXPECT_EQ(std::string::npos, broken.out.find('\xff'));
+    EXPECT_FALSE(json_of(broken.out).at("ok").as_bool());
+}
+
+/// A program that keeps the lock file busy.
+class busy_file {
+  public:
+    explicit busy_file(const std::filesystem::path& path) {
+        sqlite3_open(path.c_str(), &file_);
+        sqlite3_exec(file_, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr);
+    }
+    busy_file(const busy_file&) = delete;
+    busy_file& operator=(const busy_file&) = delete;
+    ~busy_file() { sqlite3_close(file_); }
+
+  private:
+    sqlite3* file_ = nullptr;
+};
+
+TEST_F(command_line, a_busy_store_is_not_taken_for_somebody_who_holds_the_lock) {
+    ASSERT_EQ(1, syncguard({"status", "k"}).exit_code);
+    const busy_file busy(database());
+    const auto result = syncguard({"run", "k", "-w", "0.2", "-E", "9", "--", "true"});
+    EXPECT_EQ(69, result.exit_code);
+    EXPECT_NE(std::string::npos, result.err.find("busy")) << result.err;
+}
+
+TEST_F(command_line, waiting_for_ever_outlasts_a_store_that_is_busy_for_long) {
+    ASSERT_EQ(1, syncguard({"status", "k"}).exit_code);
+    auto busy = std::make_unique<busy_file>(database());
+    const auto waiting = start({"run", "k", "--", "true"});
+    // Longer than a single call may take.
+    EXPECT_FALSE(eventually([&] { return !waiting->running(); }, std::chrono::milliseconds(5500)));
+    busy.reset();
+    EXPECT_EQ(0, waiting->wait().exit_code);
 }
 
 TEST_F(command_line, tells_its_version) {

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
-#include <thread>
 
 namespace syncguard::cli::test {
 
@@ -28,15 +27,6 @@ void redirect(const std::filesystem::path& file, int flags, int target) {
 }
 
 }  // namespace
-
-bool eventually(const std::function<bool()>& condition, milliseconds limit) {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
-    while (!condition()) {
-        if (std::chrono::steady_clock::now() >= deadline) return false;
-        std::this_thread::sleep_for(milliseconds{5});
-    }
-    return true;
-}
 
 bool is_gone(pid_t pid) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");

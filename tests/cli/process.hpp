@@ -1,11 +1,12 @@
 /// Real processes for tests: started with captured output, awaited with a deadline.
 #pragma once
 
+#include "support/eventually.hpp"
+
 #include <sys/types.h>
 
 #include <chrono>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,13 +15,10 @@
 namespace syncguard::cli::test {
 
 using std::chrono::milliseconds;
+using syncguard::test::eventually;
 
 /// Generous: it is only reached when something is broken.
 inline constexpr milliseconds patience = std::chrono::seconds{20};
-
-/// Asks until the answer is true. False if `limit` passed first.
-[[nodiscard]] bool eventually(const std::function<bool()>& condition,
-                              milliseconds limit = patience);
 
 /// Whether a process has ended; one that nobody has collected yet counts as ended.
 [[nodiscard]] bool is_gone(pid_t pid);

@@ -38,6 +38,8 @@ TEST_F(release_command, takes_lock_ids_that_begin_with_a_dash) {
     EXPECT_EQ(1, syncguard({"release", unknown_id}).exit_code);
     EXPECT_EQ(1, syncguard({"release", unknown_id, "--json"}).exit_code);
     EXPECT_EQ(1, syncguard({"release", "--", unknown_id}).exit_code);
+    const auto backend = "--backend=sqlite:" + database().string();
+    EXPECT_EQ(1, syncguard({"release", backend, unknown_id}).exit_code);
     EXPECT_EQ(1, syncguard({"extend", "--ttl", "5s", unknown_id}).exit_code);
     EXPECT_EQ(1, syncguard({"lookup", "--id", unknown_id}).exit_code);
 }

@@ -19,7 +19,16 @@ TEST_F(run_command, ends_with_the_exit_code_of_the_command_and_says_nothing_itse
     const auto result = syncguard({"run", "k", "--", "sh", "-c", "exit 7"});
     EXPECT_EQ(7, result.exit_code);
     EXPECT_EQ("", result.out + result.err);
-    EXPECT_EQ(0, syncguard({"run", "k", "--json", "--", "true"}).exit_code);
+}
+
+TEST_F(run_command, in_json_tells_at_the_end_what_it_held_and_how_the_command_ended) {
+    const auto result = syncguard({"run", "k", "--json", "--", "sh", "-c", "exit 7"});
+    EXPECT_EQ(7, result.exit_code);
+    const auto answer = json_of(result.out);
+    EXPECT_TRUE(answer.at("ok").as_bool());
+    EXPECT_EQ("000000000000001", answer.at("fence").as_string());
+    EXPECT_EQ(22U, answer.at("lockId").as_string().size());
+    EXPECT_EQ(7, answer.at("exitCode").as_int64());
 }
 
 TEST_F(run_command, releases_the_lock_when_the_command_ends) {

@@ -7,23 +7,13 @@
 
 namespace syncguard::cli::test {
 
-command_test::command_test() {
-    auto name = (std::filesystem::temp_directory_path() / "syncguard-cli-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    folder_ = name;
-}
-
-command_test::~command_test() {
-    std::filesystem::remove_all(folder_);
-}
-
 std::unique_ptr<process> command_test::start(const std::vector<std::string>& arguments,
                                              start_options options) const {
     std::vector<std::string> command{SYNCGUARD_PROGRAM};
     command.insert(command.end(), arguments.begin(), arguments.end());
     options.environment.insert(options.environment.begin(),
                                {"SYNCGUARD_BACKEND", "sqlite:" + database().string()});
-    return std::make_unique<process>(folder_, command, options);
+    return std::make_unique<process>(folder_.path(), command, options);
 }
 
 finished command_test::syncguard(const std::vector<std::string>& arguments,
@@ -43,7 +33,7 @@ std::unique_ptr<process> command_test::start_script(std::vector<std::string> run
     run_options.insert(run_options.begin(), "run");
     for (const auto& each : {"--", "sh", "-c"})
         run_options.emplace_back(each);
-    run_options.push_back("cd " + folder_.string() + "\n" + script);
+    run_options.push_back("cd " + folder_.path().string() + "\n" + script);
     return start(run_options, std::move(options));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "process.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <boost/json.hpp>
 #include <gtest/gtest.h>
@@ -16,11 +17,8 @@ namespace syncguard::cli::test {
 /// The base of all tests that start the command.
 class command_test : public ::testing::Test {
   protected:
-    command_test();
-    ~command_test() override;
-
     [[nodiscard]] std::filesystem::path file(const std::string& name) const {
-        return folder_ / name;
+        return folder_.path() / name;
     }
     [[nodiscard]] std::filesystem::path database() const { return file("locks.db"); }
 
@@ -45,7 +43,7 @@ class command_test : public ::testing::Test {
     void touch(const std::string& name) const;
 
   private:
-    std::filesystem::path folder_;
+    syncguard::test::temporary_folder folder_;
 };
 
 /// The one JSON object on a line of its own that `text` must be.
