@@ -33,7 +33,7 @@ lint:
 
 asan tsan:
 	@tools/setup build test
-	@tools/build $@
+	@tools/build $@ syncguard_unit_tests syncguard_contract_tests
 	@ctest --preset $@ --parallel $$(nproc)
 
 clean:

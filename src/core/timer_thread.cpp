@@ -76,8 +76,9 @@ void timer_thread::run(const std::shared_ptr<shared_state>& state) {
             continue;
         }
         const auto next = state->tasks.begin();
-        if (clock::now() < next->first) {
-            state->changed.wait_until(guard, next->first);
+        // A copy: the entry may be cancelled during the wait.
+        if (const auto due = next->first; clock::now() < due) {
+            state->changed.wait_until(guard, due);
             continue;
         }
         auto task = std::move(next->second.task);

@@ -9,7 +9,6 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/query.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include <exception>
 #include <memory>
@@ -20,13 +19,6 @@
 #include <utility>
 
 namespace syncguard::detail {
-
-/// Where handlers run that have no executor of their own. Its threads are never joined: a program
-/// may end while a handler is under way.
-[[nodiscard]] inline boost::asio::thread_pool::executor_type default_executor() {
-    static auto* const pool = new boost::asio::thread_pool;
-    return pool->get_executor();
-}
 
 /// A call that can be told that its execution context is going away.
 class abandonable {
@@ -100,10 +92,10 @@ class async_call : public abandonable,
     [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
 
     void complete(std::exception_ptr failure, Result result) {
-        // Held while posting: until it is let go, the context cannot finish its shutdown.
+        // Held, and registered, until the post has returned: a context that is destroyed as soon as
+        // the handler has run waits for it.
         const std::lock_guard guard(mutex_);
         if (!waiting_) return;
-        if (registry_ != nullptr) registry_->remove(this);
         const auto executor = waiting_->work.get_executor();
         boost::asio::post(executor, [waiting = std::move(*waiting_), failure = std::move(failure),
                                      result = std::move(result)]() mutable {
@@ -116,6 +108,7 @@ class async_call : public abandonable,
             std::move(handler)(std::move(failure), std::move(result));
         });
         waiting_.reset();
+        if (registry_ != nullptr) registry_->remove(this);
     }
 
     void abandon() noexcept override {
@@ -131,13 +124,11 @@ class async_call : public abandonable,
     }
 
   private:
-    using executor_type =
-        boost::asio::associated_executor_t<Handler, boost::asio::thread_pool::executor_type>;
+    using executor_type = boost::asio::associated_executor_t<Handler>;
 
     struct waiting_handler {
         explicit waiting_handler(Handler waiting)
-            : handler(std::move(waiting)),
-              work(boost::asio::get_associated_executor(handler, default_executor())) {}
+            : handler(std::move(waiting)), work(boost::asio::get_associated_executor(handler)) {}
         Handler handler;
         boost::asio::executor_work_guard<executor_type> work;
     };
