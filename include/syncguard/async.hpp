@@ -1,14 +1,17 @@
 /// The asynchronous forms of all operations, for Boost.Asio completion tokens: a callback,
 /// `use_future`, `use_awaitable`, `deferred`, ...
 ///
-/// Each takes the completion signature `void(std::exception_ptr, Result)`; a failure is a
-/// `lock_error`. The handler runs on its associated executor (on a thread of the library's if it
-/// has none), never inside the initiating call. Asio cancellation (any type) ends the call with
-/// `aborted`; an acquisition that is cancelled leaves nothing locked. Arguments are copied: they
-/// need not outlive the call. The backend's store is kept alive until the handler has run.
-///
-/// A lease that comes from here never blocks in its destructor: its release goes on in the
-/// background.
+/// - Completion: each takes the signature `void(std::exception_ptr, Result)`; a failure is a
+///   `lock_error`. The handler runs on its associated executor (Asio's system executor if it has
+///   none), never inside the initiating call.
+/// - Cancellation (any type) ends the call with `aborted`; an acquisition that is cancelled leaves
+///   nothing locked.
+/// - Lifetime: arguments are copied and need not outlive the call; the store is kept alive until
+/// the
+///   handler has run. An execution context may be destroyed while calls are under way: their
+///   handlers go with it, and what they acquired is released.
+/// - A lease that comes from here never blocks in its destructor: its release goes on in the
+///   background.
 #pragma once
 
 #include <syncguard/backend.hpp>

@@ -37,6 +37,7 @@ class abandonable {
 class outstanding_calls : public boost::asio::execution_context::service {
   public:
     using key_type = outstanding_calls;
+    // NOLINTNEXTLINE(cert-err58-cpp): its constructor does nothing; Asio wants it here
     inline static boost::asio::execution_context::id id;
 
     explicit outstanding_calls(boost::asio::execution_context& context) : service(context) {}
