@@ -1,6 +1,5 @@
 #include "background_thread.hpp"
 
-#include "fork_generation.hpp"
 #include "longest_wait.hpp"
 
 #include <memory>
@@ -21,34 +20,25 @@ struct background_thread::shared_state {
 };
 
 background_thread::background_thread(std::size_t capacity)
-    : state_(std::make_shared<shared_state>(capacity)), owning_process_(fork_generation()) {}
+    : state_(std::make_shared<shared_state>(capacity)) {}
 
 background_thread::~background_thread() {
-    if (owning_process_ != fork_generation()) {
-        // The thread stayed in the parent, perhaps with the mutex locked: touch nothing of it. What
-        // it shares is never destroyed here, because its own reference is never given up.
-        if (thread_.joinable()) thread_.detach();
-        return;
+    if (!thread_.is_left_behind()) {
+        {
+            const std::lock_guard guard(state_->mutex);
+            state_->ending = true;
+        }
+        state_->changed.notify_all();
     }
-    {
-        const std::lock_guard guard(state_->mutex);
-        state_->ending = true;
-    }
-    state_->changed.notify_all();
-    if (!thread_.joinable()) return;
-    if (thread_.get_id() == std::this_thread::get_id()) {
-        thread_.detach();
-    } else {
-        thread_.join();
-    }
+    thread_.end();
 }
 
 bool background_thread::try_post(std::function<void()> task) {
-    if (owning_process_ != fork_generation()) return false;
+    if (thread_.is_left_behind()) return false;
     {
         const std::lock_guard guard(state_->mutex);
         if (state_->queue.size() >= state_->capacity) return false;
-        if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(state); });
+        thread_.ensure_started([state = state_] { run(state); });
         state_->queue.push_back(std::move(task));
         ++state_->posted;
     }
@@ -57,7 +47,7 @@ bool background_thread::try_post(std::function<void()> task) {
 }
 
 bool background_thread::flush(milliseconds timeout) {
-    if (owning_process_ != fork_generation()) return false;
+    if (thread_.is_left_behind()) return false;
     std::unique_lock guard(state_->mutex);
     const std::uint64_t target = state_->posted;
     return state_->changed.wait_for(guard, bounded_wait(timeout),

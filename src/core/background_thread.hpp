@@ -1,6 +1,8 @@
 /// A thread that runs tasks one after another, from a bounded queue.
 #pragma once
 
+#include "owned_thread.hpp"
+
 #include <syncguard/time.hpp>
 
 #include <condition_variable>
@@ -9,7 +11,6 @@
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <thread>
 
 namespace syncguard {
 
@@ -36,8 +37,7 @@ class background_thread {
     static void run(const std::shared_ptr<shared_state>& state);
 
     std::shared_ptr<shared_state> state_;
-    std::thread thread_;
-    std::uint32_t owning_process_;
+    owned_thread thread_;
 };
 
 }  // namespace syncguard

@@ -1,7 +1,5 @@
 #include "timer_thread.hpp"
 
-#include "fork_generation.hpp"
-
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -25,32 +23,22 @@ struct timer_thread::shared_state {
     bool ending = false;
 };
 
-timer_thread::timer_thread()
-    : state_(std::make_shared<shared_state>()), owning_process_(fork_generation()) {}
+timer_thread::timer_thread() : state_(std::make_shared<shared_state>()) {}
 
 timer_thread::~timer_thread() {
-    if (owning_process_ != fork_generation()) {
-        // The thread stayed in the parent; what it shares is never destroyed here, because its own
-        // reference is never given up.
-        if (thread_.joinable()) thread_.detach();
-        return;
+    if (!thread_.is_left_behind()) {
+        {
+            const std::lock_guard guard(state_->mutex);
+            state_->ending = true;
+        }
+        state_->changed.notify_all();
     }
-    {
-        const std::lock_guard guard(state_->mutex);
-        state_->ending = true;
-    }
-    state_->changed.notify_all();
-    if (!thread_.joinable()) return;
-    if (thread_.get_id() == std::this_thread::get_id()) {
-        thread_.detach();
-    } else {
-        thread_.join();
-    }
+    thread_.end();
 }
 
 timer_thread::ticket timer_thread::schedule(clock::time_point due, std::function<void()> task) {
     const std::lock_guard guard(state_->mutex);
-    if (!thread_.joinable()) thread_ = std::thread([state = state_] { run(state); });
+    thread_.ensure_started([state = state_] { run(state); });
     const ticket which = ++state_->last;
     const auto place = state_->tasks.emplace(due, shared_state::entry{which, std::move(task)});
     state_->by_ticket.emplace(which, place);

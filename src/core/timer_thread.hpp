@@ -1,11 +1,12 @@
 /// A thread that does things at a certain time.
 #pragma once
 
+#include "owned_thread.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <thread>
 
 namespace syncguard {
 
@@ -35,8 +36,7 @@ class timer_thread {
     static void run(const std::shared_ptr<shared_state>& state);
 
     std::shared_ptr<shared_state> state_;
-    std::thread thread_;
-    std::uint32_t owning_process_;
+    owned_thread thread_;
 };
 
 }  // namespace syncguard
