@@ -4,10 +4,11 @@
 #   make test    build, and run every test
 #   make bench   measure, and check the figures against their bars
 #   make lint    format and clang-tidy
-#   make asan    unit and contract tests under AddressSanitizer and UBSan
+#   make asan    unit, contract, redis and redis_fault tests under AddressSanitizer and UBSan
 #   make tsan    the same under ThreadSanitizer
+#   make fuzz    every fuzzer for FUZZ_SECONDS (30), with the same sanitizers as asan
 
-.PHONY: help run test bench lint asan tsan clean
+.PHONY: help run test bench lint asan tsan fuzz clean
 
 help:
 	@sed -n 's/^#  *\(make .*\)/\1/p' Makefile
@@ -33,8 +34,16 @@ lint:
 
 asan tsan:
 	@tools/setup build test
-	@tools/build $@ syncguard_unit_tests syncguard_contract_tests
+	@tools/build $@ syncguard_unit_tests syncguard_contract_tests syncguard_redis_tests \
+	  syncguard_redis_fault_tests
 	@ctest --preset $@ --parallel $$(nproc)
+
+FUZZ_SECONDS ?= 30
+
+fuzz:
+	@tools/setup build fuzz
+	@tools/build fuzz
+	@tools/fuzz $(FUZZ_SECONDS)
 
 clean:
 	rm -rf build

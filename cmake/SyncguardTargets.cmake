@@ -13,7 +13,8 @@ if(SYNCGUARD_SANITIZE)
   add_compile_options(-fsanitize=${SYNCGUARD_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${SYNCGUARD_SANITIZE})
   # Instrumented code makes this warning guess wrongly.
-  target_compile_options(syncguard_flags INTERFACE -Wno-maybe-uninitialized)
+  target_compile_options(syncguard_flags INTERFACE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   if(SYNCGUARD_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()

@@ -81,7 +81,7 @@ auto async_release(const B& backend, std::string_view lock_id, const call_option
     return detail::initiate<release_result>(
         [core = detail::access::core(backend).shared_from_this(), id = std::string(lock_id),
          options](std::stop_token stop, auto done) {
-            core->start_release(id, options, std::move(stop), std::move(done));
+            core->start_release(id, {}, options, std::move(stop), std::move(done));
         },
         detail::unchanged, std::forward<Token>(token));
 }
@@ -106,7 +106,7 @@ auto async_extend(const B& backend, std::string_view lock_id, const extend_optio
     return detail::initiate<extend_result>(
         [core = detail::access::core(backend).shared_from_this(), id = std::string(lock_id),
          options](std::stop_token stop, auto done) {
-            core->start_extend(id, options, std::move(stop), std::move(done));
+            core->start_extend(id, {}, options, std::move(stop), std::move(done));
         },
         detail::unchanged, std::forward<Token>(token));
 }

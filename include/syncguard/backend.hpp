@@ -65,13 +65,13 @@ class basic_backend {
     /// Frees a lock by its id. Safe to repeat: at most one call frees, and never another's lock.
     release_result release(std::string_view lock_id, const call_options& options = {},
                            std::stop_token stop = {}) const {
-        return core_->release(lock_id, options, std::move(stop));
+        return core_->release(lock_id, {}, options, std::move(stop));
     }
 
     /// Lets a lock live `options.ttl` from now. Never revives a lock that is gone.
     extend_result extend(std::string_view lock_id, const extend_options& options = {},
                          std::stop_token stop = {}) const {
-        return core_->extend(lock_id, options, std::move(stop));
+        return core_->extend(lock_id, {}, options, std::move(stop));
     }
 
     /// Whether somebody holds the lock. Changes nothing.

@@ -29,10 +29,14 @@ struct acquire_request {
 };
 struct release_request {
     lock_id id;
+    /// Of the lock, where the caller knows it, else empty. It may save the store a search; whose
+    /// the lock is, is decided by the id alone.
+    std::string_view key{};
 };
 struct extend_request {
     lock_id id;
     milliseconds ttl;
+    std::string_view key{};  ///< As for a release.
 };
 struct is_locked_request {
     std::string_view key;

@@ -6,9 +6,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstdlib>
+
 namespace syncguard::cli {
 
 namespace {
+
+constexpr const char* backend_variable = "SYNCGUARD_BACKEND";
 
 /// Reads an option's value with one of the functions of duration.hpp.
 template <class Read>
@@ -25,7 +29,13 @@ auto reader(milliseconds (*parse)(std::string_view), Read store) {
 }  // namespace
 
 any_backend common_options::open() const {
-    auto opened = connect(backend);
+    // Set but empty is a mistake in a deployment: each host would silently get a store of its own.
+    if (!backend && std::getenv(backend_variable) != nullptr) {
+        throw lock_error(
+            error_code::invalid_argument,
+            std::string(backend_variable) + " is set but empty; unset it or give a URL");
+    }
+    auto opened = connect(backend.value_or("sqlite:"));
     if (opened.capabilities().backend == "memory") {
         throw lock_error(
             error_code::invalid_argument,
@@ -38,9 +48,9 @@ any_backend common_options::open() const {
 void add_common_options(CLI::App& subcommand, common_options& options) {
     subcommand
         .add_option("--backend", options.backend,
-                    "Where the locks are: a URL such as sqlite: or sqlite:/path/locks.db "
-                    "(default: sqlite:)")
-        ->envname("SYNCGUARD_BACKEND")
+                    "Where the locks are: a URL such as sqlite:, sqlite:/path/locks.db or "
+                    "redis://host (default: sqlite:)")
+        ->envname(backend_variable)
         ->type_name("URL");
     subcommand.add_flag("--json", options.json, "Answer with one JSON object");
 }

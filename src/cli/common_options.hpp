@@ -6,6 +6,7 @@
 
 #include <syncguard/backend.hpp>
 
+#include <optional>
 #include <string>
 
 namespace CLI {
@@ -16,7 +17,7 @@ namespace syncguard::cli {
 
 /// Where the locks are, and how to answer.
 struct common_options {
-    std::string backend = "sqlite:";
+    std::optional<std::string> backend;  ///< None: the default store.
     bool json = false;
 
     [[nodiscard]] format output() const noexcept { return json ? format::json : format::human; }

@@ -1,9 +1,12 @@
-#include "backend_url.hpp"
+#include "../core/backend_url.hpp"
 
 #include <syncguard/connect.hpp>
 #include <syncguard/error.hpp>
 #include <syncguard/memory.hpp>
 
+#ifdef SYNCGUARD_WITH_REDIS
+#include <syncguard/redis.hpp>
+#endif
 #ifdef SYNCGUARD_WITH_SQLITE
 #include <syncguard/sqlite.hpp>
 #endif
@@ -38,14 +41,23 @@ any_backend open_sqlite(const backend_url& url, backend_options options) {
 constexpr opener open_sqlite = nullptr;
 #endif
 
+#ifdef SYNCGUARD_WITH_REDIS
+any_backend open_redis(const backend_url& url, backend_options options) {
+    return redis::backend(redis::parse_url(url.text()), std::move(options));
+}
+#else
+constexpr opener open_redis = nullptr;
+#endif
+
 struct engine_entry {
     std::string_view scheme;
     opener open;  ///< Null where the engine was left out of the build.
 };
 
 constexpr std::array engines{
-    engine_entry{"memory", &open_memory},
-    engine_entry{"sqlite", open_sqlite},
+    engine_entry{"memory", &open_memory},   engine_entry{"sqlite", open_sqlite},
+    engine_entry{"redis", open_redis},      engine_entry{"rediss", open_redis},
+    engine_entry{"redis+unix", open_redis},
 };
 
 std::string known_schemes() {

@@ -61,15 +61,19 @@ void prepare_acquire(call& made, std::string_view key, const acquire_options& op
     made.sent_at = lease_clock::now();
 }
 
-void prepare_release(call& made, std::string_view id, const call_options& options,
-                     const backend_options& defaults, std::stop_token stop) {
-    made.what = release_request{lock_id::parse(id)};
+void prepare_release(call& made, std::string_view id, std::string_view key,
+                     const call_options& options, const backend_options& defaults,
+                     std::stop_token stop) {
+    made.key = key;
+    made.what = release_request{lock_id::parse(id), made.key};
     bound_call(made, options.timeout, defaults, std::move(stop));
 }
 
-void prepare_extend(call& made, std::string_view id, const extend_options& options,
-                    const backend_options& defaults, std::stop_token stop) {
-    made.what = extend_request{lock_id::parse(id), checked_ttl(options.ttl)};
+void prepare_extend(call& made, std::string_view id, std::string_view key,
+                    const extend_options& options, const backend_options& defaults,
+                    std::stop_token stop) {
+    made.key = key;
+    made.what = extend_request{lock_id::parse(id), checked_ttl(options.ttl), made.key};
     bound_call(made, options.timeout, defaults, std::move(stop));
 }
 
@@ -182,17 +186,17 @@ backend_core::lease_pointer backend_core::acquire(std::string_view key,
     return conclude_acquire(made, answer, disposal::blocking);
 }
 
-release_result backend_core::release(std::string_view id, const call_options& options,
-                                     std::stop_token stop) const {
+release_result backend_core::release(std::string_view id, std::string_view key,
+                                     const call_options& options, std::stop_token stop) const {
     call made;
-    prepare_release(made, id, options, options_, std::move(stop));
+    prepare_release(made, id, key, options, options_, std::move(stop));
     return conclude_release(perform(made));
 }
 
-extend_result backend_core::extend(std::string_view id, const extend_options& options,
-                                   std::stop_token stop) const {
+extend_result backend_core::extend(std::string_view id, std::string_view key,
+                                   const extend_options& options, std::stop_token stop) const {
     call made;
-    prepare_extend(made, id, options, options_, std::move(stop));
+    prepare_extend(made, id, key, options, options_, std::move(stop));
     return conclude_extend(perform(made));
 }
 
@@ -254,18 +258,19 @@ void backend_core::start_acquire(std::string_view key, const acquire_options& op
         std::move(done));
 }
 
-void backend_core::start_release(std::string_view id, const call_options& options,
-                                 std::stop_token stop,
+void backend_core::start_release(std::string_view id, std::string_view key,
+                                 const call_options& options, std::stop_token stop,
                                  receiver<release_result> done) const noexcept {
     start<release_result>(
-        [&](call& made) { prepare_release(made, id, options, options_, std::move(stop)); },
+        [&](call& made) { prepare_release(made, id, key, options, options_, std::move(stop)); },
         [](call&, const outcome& answer) { return conclude_release(answer); }, std::move(done));
 }
 
-void backend_core::start_extend(std::string_view id, const extend_options& options,
-                                std::stop_token stop, receiver<extend_result> done) const noexcept {
+void backend_core::start_extend(std::string_view id, std::string_view key,
+                                const extend_options& options, std::stop_token stop,
+                                receiver<extend_result> done) const noexcept {
     start<extend_result>(
-        [&](call& made) { prepare_extend(made, id, options, options_, std::move(stop)); },
+        [&](call& made) { prepare_extend(made, id, key, options, options_, std::move(stop)); },
         [](call&, const outcome& answer) { return conclude_extend(answer); }, std::move(done));
 }
 

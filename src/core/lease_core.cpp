@@ -66,7 +66,7 @@ void lease_core::end_release(bool failed) noexcept {
 release_result lease_core::release(const call_options& options, std::stop_token stop) {
     if (!begin_release()) return {};
     try {
-        const release_result result = backend_->release(id_, options, std::move(stop));
+        const release_result result = backend_->release(id_, key_, options, std::move(stop));
         end_release(false);
         return result;
     } catch (...) {
@@ -81,7 +81,7 @@ void lease_core::start_release(const call_options& options, std::stop_token stop
         done(nullptr, {});
         return;
     }
-    backend_->start_release(id_, options, std::move(stop),
+    backend_->start_release(id_, key_, options, std::move(stop),
                             [self = shared_from_this(), done = std::move(done)](
                                 std::exception_ptr failure, release_result result) {
                                 self->end_release(failure != nullptr);
@@ -116,7 +116,7 @@ extend_result lease_core::extend(const extend_options& options, std::stop_token 
     if (!begin_extend()) return {};
     const auto sent_at = lease_clock::now();
     try {
-        const extend_result result = backend_->extend(id_, options, std::move(stop));
+        const extend_result result = backend_->extend(id_, key_, options, std::move(stop));
         end_extend(&result, sent_at + options.ttl);
         return result;
     } catch (...) {
@@ -132,7 +132,7 @@ void lease_core::start_extend(const extend_options& options, std::stop_token sto
         return;
     }
     backend_->start_extend(
-        id_, options, std::move(stop),
+        id_, key_, options, std::move(stop),
         [self = shared_from_this(), done = std::move(done), sent_at = lease_clock::now(),
          ttl = options.ttl](std::exception_ptr failure, extend_result result) {
             if (failure) {

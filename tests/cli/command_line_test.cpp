@@ -174,10 +174,23 @@ TEST_F(command_line, the_backend_option_goes_before_the_environment) {
 
 TEST_F(command_line, without_a_backend_locks_are_in_the_users_state_folder) {
     const auto state = file("state");
-    EXPECT_EQ(0, syncguard({"acquire", "k"},
-                           {.environment = {{"SYNCGUARD_BACKEND", ""}, {"XDG_STATE_HOME", state}}})
-                     .exit_code);
+    process unnamed(file("."),
+                    {"env", "-u", "SYNCGUARD_BACKEND", SYNCGUARD_PROGRAM, "acquire", "k"},
+                    {.environment = {{"XDG_STATE_HOME", state}}});
+    EXPECT_EQ(0, unnamed.wait().exit_code);
     EXPECT_TRUE(std::filesystem::exists(state / "syncguard" / "locks.db"));
+}
+
+TEST_F(command_line, a_backend_that_is_empty_is_not_taken_for_the_default) {
+    const auto state = file("state");
+    const start_options empty{
+        .environment = {{"SYNCGUARD_BACKEND", ""}, {"XDG_STATE_HOME", state}}};
+    const auto result = syncguard({"acquire", "k"}, empty);
+    EXPECT_EQ(64, result.exit_code);
+    EXPECT_NE(std::string::npos, result.err.find("SYNCGUARD_BACKEND")) << result.err;
+    EXPECT_EQ(64, syncguard({"acquire", "k", "--backend", ""}).exit_code);
+    EXPECT_FALSE(std::filesystem::exists(state));
+    EXPECT_EQ(0, syncguard({"acquire", "k", "--backend", "sqlite:"}, empty).exit_code);
 }
 
 TEST_F(command_line, keys_may_be_named_like_subcommands) {

@@ -1,4 +1,4 @@
-/// When a lock ends by itself: one predicate, one tolerance, everywhere.
+/// When a lock ends by itself: to the millisecond, and for every operation alike.
 #include "contract.hpp"
 
 namespace syncguard::test {
@@ -6,9 +6,9 @@ namespace {
 
 SYNCGUARD_CONTRACT(expiry);
 
-TEST_P(expiry, a_lock_lives_through_its_ttl_and_the_tolerance_to_the_millisecond) {
+TEST_P(expiry, a_lock_lives_through_its_ttl_and_the_grace_to_the_millisecond) {
     const auto id = take("k", 10s);
-    store_->advance(10s + time_tolerance - 1ms);
+    store_->advance(10s + store_->grace() - 1ms);
     EXPECT_TRUE(is_locked("k"));
     EXPECT_TRUE(lookup_key("k"));
     EXPECT_TRUE(lookup_id(id));
@@ -23,22 +23,22 @@ TEST_P(expiry, a_lock_lives_through_its_ttl_and_the_tolerance_to_the_millisecond
 
 TEST_P(expiry, an_expired_lock_is_not_released) {
     const auto id = take("k", 10s);
-    store_->advance(10s + time_tolerance);
+    store_->advance(10s + store_->grace());
     EXPECT_FALSE(release(id).ok);
 }
 
 TEST_P(expiry, an_expired_lock_is_never_revived) {
     const auto id = take("k", 10s);
-    store_->advance(10s + time_tolerance);
+    store_->advance(10s + store_->grace());
     EXPECT_FALSE(extend(id, 60s).ok);
     EXPECT_FALSE(is_locked("k"));
     EXPECT_FALSE(extend(id, 60s).ok);
 }
 
-TEST_P(expiry, within_the_tolerance_the_owner_may_still_extend_and_release) {
+TEST_P(expiry, within_the_grace_the_owner_may_still_extend_and_release) {
     const auto first = take("a", 10s);
     const auto second = take("b", 10s);
-    store_->advance(10s + time_tolerance - 1ms);
+    store_->advance(10s + store_->grace() - 1ms);
     const auto extended = extend(first, 5s);
     ASSERT_TRUE(extended.ok);
     EXPECT_EQ(extended.expires_at, store_->now() + 5s);
@@ -47,7 +47,7 @@ TEST_P(expiry, within_the_tolerance_the_owner_may_still_extend_and_release) {
 
 TEST_P(expiry, after_a_takeover_the_former_owner_has_nothing) {
     const auto former = take("k", 10s);
-    store_->advance(10s + time_tolerance);
+    store_->advance(10s + store_->grace());
     const auto owner = take("k", 10s);
 
     EXPECT_FALSE(extend(former, 60s).ok);

@@ -30,7 +30,7 @@ TEST_P(fences, the_first_is_one_and_each_grant_is_greater_also_as_text) {
 TEST_P(fences, they_go_on_after_expiry) {
     const auto before = acquire("k", 10s);
     ASSERT_TRUE(before);
-    store_->advance(10s + time_tolerance);
+    store_->advance(10s + store_->grace());
     const auto after = acquire("k", 10s);
     ASSERT_TRUE(after);
     EXPECT_GT(after->fence(), before->fence());

@@ -32,7 +32,7 @@ class sqlite_store : public store {
         sqlite3_close(file);
         if (result != SQLITE_OK) throw std::runtime_error(sqlite3_errstr(result));
     }
-    [[nodiscard]] std::string url() const override { return "sqlite:" + path().string(); }
+    [[nodiscard]] std::string url() override { return "sqlite:" + path().string(); }
 
   private:
     [[nodiscard]] std::filesystem::path path() const { return folder_ / "locks.db"; }

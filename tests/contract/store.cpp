@@ -25,7 +25,7 @@ class memory_store : public store {
     void set_fence_counter(const std::string& /*key*/, std::uint64_t counter) override {
         counter_ = counter;
     }
-    [[nodiscard]] std::string url() const override { return {}; }
+    [[nodiscard]] std::string url() override { return {}; }
 
   private:
     manual_clock clock_;
@@ -38,6 +38,9 @@ class memory_store : public store {
 std::vector<store_kind> all_stores() {
     return {
         {"memory", false, [] { return std::make_unique<memory_store>(); }},
+#ifdef SYNCGUARD_WITH_REDIS
+        {"redis", true, &make_redis_store},
+#endif
 #ifdef SYNCGUARD_WITH_SQLITE
         {"sqlite", true, &make_sqlite_store},
 #endif

@@ -28,12 +28,21 @@ class store {
     [[nodiscard]] virtual unix_time now() const = 0;
     virtual void advance(milliseconds by) = 0;
 
+    /// How long after its end a lock is still respected: it lives until `expires_at + grace() -
+    /// 1ms` and is gone at `expires_at + grace()`.
+    [[nodiscard]] virtual milliseconds grace() const { return time_tolerance; }
+
+    /// What telemetry says of a mutation that comes after the end of its lock.
+    [[nodiscard]] virtual failure_reason reason_after_expiry() const {
+        return failure_reason::expired;
+    }
+
     /// Puts a fence counter where years of use would have brought it. Before the key's first use.
     virtual void set_fence_counter(const std::string& key, std::uint64_t counter) = 0;
 
-    /// A URL for other processes, who share the store on their own clock. Only for kinds that are
-    /// shared.
-    [[nodiscard]] virtual std::string url() const = 0;
+    /// A URL for other processes, who share the store on the host's clock: from this call on, time
+    /// passes for them. Only for kinds that are shared.
+    [[nodiscard]] virtual std::string url() = 0;
 };
 
 struct store_kind {
@@ -47,6 +56,7 @@ struct store_kind {
 };
 
 /// Where that engine is built.
+[[nodiscard]] std::unique_ptr<store> make_redis_store();
 [[nodiscard]] std::unique_ptr<store> make_sqlite_store();
 
 [[nodiscard]] std::vector<store_kind> all_stores();

@@ -61,7 +61,7 @@ TEST_P(telemetry, failures_are_told_with_the_specified_reasons) {
     take("k", 1h);
     const auto stale = take("old", 1s);
     const auto stale_too = take("older", 1s);
-    store_->advance(1s + time_tolerance);
+    store_->advance(1s + store_->grace());
     const auto events = events_of(locks_, [&](const any_backend& locks) {
         (void)door_->release(locks, stale, {});
         (void)door_->extend(locks, stale_too, {}, {});
@@ -73,8 +73,8 @@ TEST_P(telemetry, failures_are_told_with_the_specified_reasons) {
     ASSERT_EQ(events.size(), 6U);
     for (const auto& event : events)
         EXPECT_FALSE(event.ok);
-    EXPECT_EQ(events[0].reason, failure_reason::expired);
-    EXPECT_EQ(events[1].reason, failure_reason::expired);
+    EXPECT_EQ(events[0].reason, store_->reason_after_expiry());
+    EXPECT_EQ(events[1].reason, store_->reason_after_expiry());
     EXPECT_EQ(events[2].reason, failure_reason::not_found);
     EXPECT_EQ(events[3].reason, failure_reason::locked);
     EXPECT_FALSE(events[3].lock_id_hash);

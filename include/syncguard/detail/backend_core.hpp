@@ -35,9 +35,10 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
     /// Null when the key is locked by somebody else.
     [[nodiscard]] lease_pointer acquire(std::string_view key, const acquire_options& options,
                                         std::stop_token stop) const;
-    release_result release(std::string_view id, const call_options& options,
+    // `key` is the lock's where that is known, else empty.
+    release_result release(std::string_view id, std::string_view key, const call_options& options,
                            std::stop_token stop) const;
-    extend_result extend(std::string_view id, const extend_options& options,
+    extend_result extend(std::string_view id, std::string_view key, const extend_options& options,
                          std::stop_token stop) const;
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options,
                                  std::stop_token stop) const;
@@ -50,10 +51,10 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
 
     void start_acquire(std::string_view key, const acquire_options& options, std::stop_token stop,
                        receiver<lease_pointer> done) const noexcept;
-    void start_release(std::string_view id, const call_options& options, std::stop_token stop,
-                       receiver<release_result> done) const noexcept;
-    void start_extend(std::string_view id, const extend_options& options, std::stop_token stop,
-                      receiver<extend_result> done) const noexcept;
+    void start_release(std::string_view id, std::string_view key, const call_options& options,
+                       std::stop_token stop, receiver<release_result> done) const noexcept;
+    void start_extend(std::string_view id, std::string_view key, const extend_options& options,
+                      std::stop_token stop, receiver<extend_result> done) const noexcept;
     void start_is_locked(std::string_view key, const call_options& options, std::stop_token stop,
                          receiver<bool> done) const noexcept;
     void start_lookup_key(std::string_view key, const call_options& options, std::stop_token stop,

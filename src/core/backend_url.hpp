@@ -18,10 +18,17 @@ class backend_url {
     /// Between `scheme:` and `?`, not decoded.
     [[nodiscard]] const std::string& body() const noexcept { return body_; }
 
+    [[nodiscard]] const std::map<std::string, std::string>& options() const noexcept {
+        return options_;
+    }
+    /// The whole, as it was given.
+    [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
     /// For engines without options: throws `lock_error` (invalid_argument) naming one.
     void refuse_options() const;
 
   private:
+    std::string text_;
     std::string scheme_;
     std::string body_;
     std::map<std::string, std::string> options_;

@@ -43,7 +43,7 @@ std::string percent_decoded(std::string_view text) {
     return plain;
 }
 
-backend_url::backend_url(std::string_view text) {
+backend_url::backend_url(std::string_view text) : text_(text) {
     const auto colon = text.find(':');
     const std::string_view scheme = text.substr(0, colon);
     if (colon == std::string_view::npos || !is_scheme(scheme)) {
@@ -61,6 +61,12 @@ backend_url::backend_url(std::string_view text) {
     body_ = rest.substr(0, question);
     if (question == std::string_view::npos) return;
     rest.remove_prefix(question + 1);
+    if (body_.starts_with("//") && rest.find('@') != std::string_view::npos) {
+        // Most likely the '?' is part of a password, and what follows is, too: it is not repeated.
+        throw lock_error(error_code::invalid_argument,
+                         "in a backend URL a '?' in a user name or password is written '%3F', and "
+                         "an '@' in an option '%40'");
+    }
     while (!rest.empty()) {
         const auto end = std::min(rest.find('&'), rest.size());
         const std::string_view option = rest.substr(0, end);

@@ -1,0 +1,113 @@
+/// Whatever a server sends, and however the network splits it: the reader neither breaks nor takes
+/// more memory than the bytes account for, and says the same.
+#include "../src/redis/resp_reader.hpp"
+#include "../tests/support/resp_notation.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace syncguard::redis::resp;
+
+/// What a reader made of the bytes.
+struct account {
+    std::vector<std::string> messages;
+    std::string refusal;
+
+    friend bool operator==(const account&, const account&) = default;
+};
+
+void require(bool holds, const char* property) {
+    if (holds) return;
+    std::fprintf(stderr, "resp_fuzz: does not hold: %s\n", property);
+    std::abort();
+}
+
+/// Every way to an element leads to the same one.
+void check_access(const value& what) {
+    std::size_t index = 0;
+    for (const auto inside : what) {
+        require(what[index].type() == inside.type() &&
+                    what[index].text().data() == inside.text().data(),
+                "an element has one index");
+        check_access(inside);
+        ++index;
+    }
+    require(index == what.size(), "there are as many elements as size() says");
+    require(what[index].is_null(), "beyond the last element there is a null");
+}
+
+void check_memory(const reader& from, std::size_t received) {
+    // A node is the most that three bytes can cost, and containers double their sizes.
+    const std::size_t fixed = 16'384;
+    const std::size_t for_each_byte = 2 * sizeof(node) + 8;
+    require(from.memory() <= fixed + received * for_each_byte, "memory is bounded by what arrived");
+}
+
+/// Reads `bytes` in pieces of 1 to `longest_piece` bytes; their sizes are taken from the input's
+/// end, so that an input is nothing but what a server might send.
+account read_in_pieces(std::string_view bytes, std::size_t longest_piece, const limits& caps) {
+    reader from(caps);
+    account made;
+    std::size_t received = 0;
+    std::size_t from_the_end = bytes.size();
+    try {
+        while (received < bytes.size()) {
+            const auto choice = static_cast<unsigned char>(bytes[--from_the_end]);
+            const auto size = std::min(1 + choice % longest_piece, bytes.size() - received);
+            const auto room = from.prepare(size);
+            require(room.size() >= size, "there is room for what was asked for");
+            std::memcpy(room.data(), bytes.data() + received, size);
+            from.commit(size);
+            received += size;
+            while (const auto message = from.next()) {
+                check_access(*message);
+                made.messages.push_back(syncguard::test::notation(*message));
+            }
+            check_memory(from, received);
+        }
+    } catch (const malformed& refusal) {
+        made.refusal = refusal.what();
+    }
+    return made;
+}
+
+account read_at_once(std::string_view bytes, const limits& caps) {
+    reader from(caps);
+    account made;
+    std::memcpy(from.prepare(bytes.size()).data(), bytes.data(), bytes.size());
+    from.commit(bytes.size());
+    try {
+        while (const auto message = from.next())
+            made.messages.push_back(syncguard::test::notation(*message));
+    } catch (const malformed& refusal) {
+        made.refusal = refusal.what();
+    }
+    check_memory(from, bytes.size());
+    return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size == 0) return 0;
+    const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+    // Small limits as well: inputs are too short to come near the usual ones.
+    const limits small = {
+        .bulk_bytes = 48, .message_bytes = 256, .elements = 24, .depth = 3, .line_bytes = 40};
+    for (const auto& caps : {limits{}, small}) {
+        const account whole = read_at_once(bytes, caps);
+        for (const std::size_t longest_piece : {1U, 7U, 64U})
+            require(read_in_pieces(bytes, longest_piece, caps) == whole,
+                    "how the bytes are split does not matter");
+    }
+    return 0;
+}

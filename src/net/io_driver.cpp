@@ -1,0 +1,244 @@
+#include "io_driver.hpp"
+
+#include <boost/asio/post.hpp>
+#include <sched.h>
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+namespace syncguard::net {
+
+namespace {
+
+constexpr std::chrono::milliseconds pause_without_memory{10};
+
+constexpr std::chrono::microseconds longest_lookout{100};
+constexpr int most_handlers_before_a_step = 100;
+
+}  // namespace
+
+io_driver::io_driver(driven& whose)
+    : whose_(whose), stay_usable_(boost::asio::make_work_guard(context_)) {}
+
+void io_driver::perform(const std::shared_ptr<task>& what) {
+    std::unique_lock guard(mutex_);
+    hand_in(what);
+    if (driving_ == std::this_thread::get_id()) {
+        // A handler of this very thread waits for something.
+        guard.unlock();
+        drive_until([&] { return what->finished_.load(); });
+        return;
+    }
+    if (!has_driver_ || vacant_) {
+        has_driver_ = true;
+        drive_for(guard, *what);
+        return;
+    }
+    what->bed_ = bed_;
+    waiting_.push_back(*what);
+    guard.unlock();
+
+    while (true) {
+        const auto seen = beds_[what->bed_].value();
+        if (what->finished_) return;
+        if (vacant_) {
+            guard.lock();
+            if (vacant_ && !what->finished_) {
+                waiting_.erase(waiting_.iterator_to(*what));
+                drive_for(guard, *what);
+                return;
+            }
+            guard.unlock();
+        } else {
+            beds_[what->bed_].sleep(seen);
+        }
+    }
+}
+
+void io_driver::start(const std::shared_ptr<task>& what) {
+    const std::lock_guard guard(mutex_);
+    // Also where somebody drives: whoever leaves must find a thread to pass the work on to.
+    start_thread();
+    hand_in(what);
+    if (has_driver_) return;
+    has_driver_ = true;
+    thread_wanted_ = true;
+    thread_changed_.notify_one();
+}
+
+/// With the lock held. If it throws, nothing was handed in.
+void io_driver::hand_in(const std::shared_ptr<task>& what) {
+    if (handed_in_.size() + 1 >= wishes_.tasks || what->deadline_ < wishes_.at) demand_attention();
+    handed_in_.push_back(what);
+    first_deadline_ = std::min(first_deadline_, what->deadline_);
+    what->handed_in_ = true;
+}
+
+/// With the lock held.
+void io_driver::demand_attention() {
+    // Whoever drives may be asleep in there.
+    if (!nudged_ && has_driver_) boost::asio::post(context_, [] {});
+    nudged_ = true;
+}
+
+void io_driver::nudge() {
+    const std::lock_guard guard(mutex_);
+    demand_attention();
+    if (!has_driver_ && whose_.has_work()) call_thread();
+}
+
+void io_driver::take_tasks(std::vector<std::shared_ptr<task>>& into) {
+    const std::lock_guard guard(mutex_);
+    if (into.empty()) {
+        into.swap(handed_in_);
+    } else {
+        into.insert(into.end(), handed_in_.begin(), handed_in_.end());
+        handed_in_.clear();
+    }
+    first_deadline_ = task::time_point::max();
+}
+
+std::uint64_t io_driver::mark_finished(task& what) {
+    what.finished_ = true;
+    if (!what.is_linked()) return 0;
+    waiting_.erase(waiting_.iterator_to(what));
+    return std::uint64_t{1} << what.bed_;
+}
+
+void io_driver::end() {
+    {
+        const std::lock_guard guard(mutex_);
+        ending_ = true;
+    }
+    try {
+        boost::asio::post(context_, [] {});
+    } catch (const std::bad_alloc&) {  // it ends when the next thing happens
+    }
+    thread_changed_.notify_all();
+    thread_.end();
+}
+
+/// The calling thread becomes the driver until `what` has finished. With the lock held.
+void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what) {
+    vacant_ = false;
+    driving_ = std::this_thread::get_id();
+    guard.unlock();
+    std::exception_ptr failure;
+    try {
+        drive_until([&] { return what.finished_.load(); });
+    } catch (...) {
+        failure = std::current_exception();
+    }
+    guard.lock();
+    driving_ = {};
+    pass_on();
+    if (failure) std::rethrow_exception(failure);
+}
+
+bool io_driver::drive_if_mine(const std::function<bool()>& done, driven::time_point until) {
+    {
+        const std::lock_guard guard(mutex_);
+        if (driving_ != std::this_thread::get_id()) return false;
+    }
+    drive_until([&] { return done() || std::chrono::steady_clock::now() >= until; }, until);
+    return true;
+}
+
+void io_driver::drive_until(const std::function<bool()>& done, driven::time_point wake_at_latest) {
+    // What came while nobody was there, such as the end of a connection, must be known before
+    // anything is sent. Not without end: a peer that never stops talking must not stop us.
+    for (int handlers = 0; handlers < most_handlers_before_a_step; ++handlers) {
+        if (context_.poll_one() == 0) break;
+    }
+    while (true) {
+        {
+            const std::lock_guard guard(mutex_);
+            nudged_ = false;
+        }
+        const auto wishes = whose_.step();
+        bool alone = false;
+        {
+            const std::lock_guard guard(mutex_);
+            if (done()) return;
+            // Tasks that came during the step were measured by older wishes.
+            if (nudged_ || handed_in_.size() >= wishes.tasks || first_deadline_ < wishes.at) {
+                continue;
+            }
+            wishes_ = wishes;
+            alone = waiting_.empty();
+        }
+        wait_for_event(std::min(wishes.at, wake_at_latest), alone);
+    }
+}
+
+/// Runs one handler. A CPU that has nothing to do falls asleep, and waking it takes longer than a
+/// server nearby takes to answer, on virtual machines several times as long. So where the last
+/// answer came fast, a lone caller looks out for the next for a while, leaving the CPU to whoever
+/// wants it. Among many callers the CPU does not fall asleep.
+void io_driver::wait_for_event(driven::time_point wake_at, bool alone) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (alone && answers_come_fast_) {
+        const auto until = std::min(wake_at, begin + longest_lookout);
+        do {
+            if (context_.poll_one() > 0) return;
+            ::sched_yield();
+        } while (std::chrono::steady_clock::now() < until);
+    }
+    context_.run_one_until(wake_at);
+    answers_come_fast_ = std::chrono::steady_clock::now() - begin < longest_lookout;
+}
+
+/// This thread leaves: somebody else must go on if there is something to do. With the lock held.
+void io_driver::pass_on() {
+    if (!waiting_.empty()) {
+        vacant_ = true;
+        beds_[waiting_.front().bed_].wake_one();
+        return;
+    }
+    has_driver_ = false;
+    if (nudged_ || !handed_in_.empty() || whose_.has_work()) call_thread();
+}
+
+/// Lets the thread drive. With the lock held, when nobody does.
+void io_driver::call_thread() {
+    try {
+        start_thread();
+    } catch (const std::exception&) {
+        return;  // No thread to be had: the next caller goes on with it.
+    }
+    has_driver_ = true;
+    thread_wanted_ = true;
+    thread_changed_.notify_one();
+}
+
+void io_driver::start_thread() {
+    // The thread itself may have brought about the end, with work left that nobody waits for.
+    if (ending_) return;
+    // The thread may be the last to let go of its owner.
+    thread_.ensure_started([this, keep_alive = whose_.shared_from_this()] { run_thread(); });
+}
+
+void io_driver::run_thread() {
+    std::unique_lock guard(mutex_);
+    while (true) {
+        thread_changed_.wait(guard, [&] { return thread_wanted_ || ending_; });
+        if (ending_) return;
+        thread_wanted_ = false;
+        driving_ = std::this_thread::get_id();
+        guard.unlock();
+        try {
+            drive_until(
+                [&] { return ending_ || (!nudged_ && handed_in_.empty() && !whose_.has_work()); });
+        } catch (const std::exception&) {
+            // Out of memory: others may give some back in a moment.
+            std::this_thread::sleep_for(pause_without_memory);
+        }
+        guard.lock();
+        driving_ = {};
+        pass_on();
+    }
+}
+
+}  // namespace syncguard::net

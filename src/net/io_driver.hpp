@@ -1,0 +1,170 @@
+/// Two doors to one room: the same asynchronous I/O, waited for by a blocking caller or not.
+///
+/// Nothing in here knows any protocol.
+#pragma once
+
+#include "../core/owned_thread.hpp"
+#include "futex.hpp"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/intrusive/list.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace syncguard::net {
+
+/// Something to be done by I/O, which a thread may wait for. It finishes once.
+class task : public boost::intrusive::list_base_hook<> {
+  public:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    /// The driver is told of it by then, though it may be told later of others.
+    explicit task(time_point deadline) : deadline_(deadline) {}
+    task(const task&) = delete;
+    task& operator=(const task&) = delete;
+    virtual ~task() = default;
+
+    /// Whether a driver has it, or had it. For who called `perform` and caught an exception.
+    [[nodiscard]] bool was_handed_in() const noexcept { return handed_in_; }
+
+  protected:
+    time_point deadline_;
+
+  private:
+    friend class io_driver;
+    std::atomic<bool> finished_{false};
+    bool handed_in_ = false;
+    std::size_t bed_ = 0;  ///< Where its thread sleeps.
+};
+
+/// Whose I/O is driven. Its members are called by one thread at a time.
+class driven : public std::enable_shared_from_this<driven> {
+  public:
+    using time_point = task::time_point;
+
+    driven() = default;
+    driven(const driven&) = delete;
+    driven& operator=(const driven&) = delete;
+    virtual ~driven() = default;
+
+    /// When it wants to be called again, if nothing happens on the network: at a time, or when so
+    /// many tasks were handed in. There may be good reason to let some gather.
+    struct wishes {
+        time_point at;
+        std::size_t tasks = 1;
+    };
+
+    /// Does what can be done without waiting. If it throws, it can be called again.
+    virtual wishes step() = 0;
+
+    /// Whether something is under way that must go on, though nobody waits for it.
+    [[nodiscard]] virtual bool has_work() const = 0;
+};
+
+/// Runs an io_context with one thread at a time: that of a blocking caller as long as there is one,
+/// so that a lone caller pays no hop to another thread; else a thread of its own, which exists only
+/// if it was ever needed. Handlers therefore need no locks among each other.
+///
+/// Thread safety: `perform`, `start` and `nudge` may be called concurrently; the others by the
+/// thread that drives.
+class io_driver {
+  public:
+    explicit io_driver(driven& whose);
+    io_driver(const io_driver&) = delete;
+    io_driver& operator=(const io_driver&) = delete;
+    ~io_driver() = default;
+
+    [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
+
+    /// Hands in a task and returns when it has finished, driving the context if nobody else does.
+    /// Throws what `step` throws; the task then goes on without its caller.
+    ///
+    /// Called from within `step`, it drives from there: the outer call returns after the inner one,
+    /// be it past its deadline.
+    void perform(const std::shared_ptr<task>& what);
+
+    /// Hands in a task and returns at once. Throws `std::system_error` if no thread can be started
+    /// for it; then it was not handed in.
+    void start(const std::shared_ptr<task>& what);
+
+    /// Sees to it that `step` is called again soon, if it has anything to do. Throws
+    /// `std::bad_alloc`.
+    void nudge();
+
+    /// Adds what was handed in since the last time, in order.
+    void take_tasks(std::vector<std::shared_ptr<task>>& into);
+
+    /// Lets those who wait go on. `what` is a range of shared pointers to tasks.
+    template <class Range>
+    void finish(const Range& what) {
+        std::uint64_t occupied_beds = 0;
+        {
+            const std::lock_guard guard(mutex_);
+            for (const auto& each : what)
+                occupied_beds |= mark_finished(*each);
+            // Who goes to sleep from now on waits for the next answer, and sleeps apart.
+            if (occupied_beds != 0) bed_ = (bed_ + 1) % beds_.size();
+        }
+        for (std::size_t bed = 0; bed < beds_.size(); ++bed) {
+            if ((occupied_beds >> bed & 1U) != 0) beds_[bed].wake_all();
+        }
+    }
+
+    /// If the calling thread is the one that drives, goes on with it until `done` or until then;
+    /// else returns false at once. `done` is asked with a lock held.
+    [[nodiscard]] bool drive_if_mine(const std::function<bool()>& done, driven::time_point until);
+
+    /// Ends the thread. Nobody may be waiting.
+    void end();
+
+  private:
+    [[nodiscard]] std::uint64_t mark_finished(task& what);
+    void hand_in(const std::shared_ptr<task>& what);
+    void drive_until(const std::function<bool()>& done,
+                     driven::time_point wake_at_latest = driven::time_point::max());
+    void wait_for_event(driven::time_point wake_at, bool alone);
+    void demand_attention();
+    void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
+    void pass_on();
+    void call_thread();
+    void start_thread();
+    void run_thread();
+
+    driven& whose_;
+    boost::asio::io_context context_{1};
+    boost::asio::executor_work_guard<boost::asio::io_context::executor_type> stay_usable_;
+    bool answers_come_fast_ = false;  ///< Touched by the thread that drives.
+
+    std::mutex mutex_;
+    std::vector<std::shared_ptr<task>> handed_in_;
+    task::time_point first_deadline_ = task::time_point::max();  ///< Of those.
+    driven::wishes wishes_{};
+    bool nudged_ = false;  ///< `step` has to be called.
+    bool has_driver_ = false;
+    std::thread::id driving_;  ///< The driver, once at work.
+    /// There is no driver, and one of those who wait has to take over.
+    std::atomic<bool> vacant_{false};
+
+    // Those who wait for the same answer from the network sleep together, so that one call wakes
+    // them. It does no harm if somebody is woken for nothing.
+    std::array<wake_word, 64> beds_;
+    std::size_t bed_ = 0;
+    boost::intrusive::list<task> waiting_;
+
+    std::condition_variable thread_changed_;
+    bool thread_wanted_ = false;
+    bool ending_ = false;
+    owned_thread thread_;
+};
+
+}  // namespace syncguard::net

@@ -1,0 +1,545 @@
+#include "client.hpp"
+
+#include "../net/tls.hpp"
+#include "link.hpp"
+#include "resp_writer.hpp"
+#include "scripts.hpp"
+#include "server_error.hpp"
+
+#include <boost/range/adaptor/reversed.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <thread>
+#include <utility>
+
+namespace syncguard::redis {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// While these are under way, others gather for the next. They keep the server busy while the
+/// answers of one are worked through; more would only make the calls smaller.
+constexpr std::size_t calls_under_way = 4;
+
+/// Bounds the time that one call keeps the server from serving others.
+constexpr std::size_t operations_per_call = 64;
+
+/// When an answer wakes more threads, it does so in parts: what the first come back with is under
+/// way to the server while the others wake.
+constexpr std::size_t woken_together = 16;
+
+constexpr std::size_t most_unfinished = 100'000;
+
+/// How long a connection that is no longer used is kept for answers that are still to come.
+constexpr auto patience_with_late_answers = 30s;
+
+/// How many such connections are kept.
+constexpr std::size_t most_retired = 8;
+
+/// Before an operation is repeated while the client's end waits for it.
+constexpr milliseconds pause_at_the_end{100};
+
+constexpr milliseconds first_reconnect_delay{50};
+constexpr milliseconds longest_reconnect_delay{1'000};
+
+milliseconds reconnect_delay(unsigned failures) {
+    const auto factor = 1U << std::min(failures - 1, 10U);
+    return std::min(first_reconnect_delay * factor, longest_reconnect_delay);
+}
+
+/// How many of all operations one call should carry, if so many are in other calls.
+std::size_t fair_share(std::size_t under_way) {
+    return std::min((under_way + calls_under_way - 2) / (calls_under_way - 1), operations_per_call);
+}
+
+lock_error cancelled_by_caller() {
+    return {error_code::aborted, "the operation was cancelled"};
+}
+
+}  // namespace
+
+client::client(options store)
+    : store_(std::move(store)), where_(describe_server(store_)), driver_(*this) {}
+
+client::~client() {
+    // What is in there must be taken out before it is destroyed.
+    deadlines_.clear();
+}
+
+void client::prepare() {
+    if (!store_.tls || tls_) return;
+    tls_ = net::make_tls_context({.authorities = store_.tls->ca_file,
+                                  .certificate = store_.tls->certificate_file,
+                                  .private_key = store_.tls->private_key_file});
+}
+
+// Called by any thread.
+
+void client::perform(const std::shared_ptr<operation>& what) {
+    count_in(*what);
+    try {
+        driver_.perform(what);
+    } catch (...) {
+        if (!what->was_handed_in()) count_out(*what);
+        throw;
+    }
+}
+
+void client::start(const std::shared_ptr<operation>& what) {
+    count_in(*what);
+    try {
+        driver_.start(what);
+    } catch (...) {
+        count_out(*what);
+        throw;
+    }
+}
+
+void client::cancel(std::shared_ptr<operation> what) noexcept {
+    what->unwanted_ = true;
+    try {
+        {
+            const std::lock_guard guard(mutex_);
+            cancelled_.push_back(std::move(what));
+        }
+        driver_.nudge();
+    } catch (const std::bad_alloc&) {  // its deadline will end it
+    }
+}
+
+void client::end(std::chrono::milliseconds patience) {
+    const auto none_persists = [&] { return persisting_ == 0; };
+    const auto none_persists_now = [&] {
+        const std::lock_guard guard(mutex_);
+        return none_persists();
+    };
+    hurry_ = true;
+    // Where the last owner was a completion, this is the thread that the operations need.
+    try {
+        driver_.nudge();
+        if (!driver_.drive_if_mine(none_persists_now, steady_clock::now() + patience)) {
+            std::unique_lock guard(mutex_);
+            none_persists_.wait_for(guard, patience, none_persists);
+        }
+    } catch (const std::exception&) {  // no memory: the locks end with their TTL
+    }
+    driver_.end();
+}
+
+void client::abandon() noexcept {
+    shown_sockets_.close_all();
+}
+
+void client::count_in(const operation& what) {
+    // What undoes something must not be kept out by what is to be undone.
+    if (unfinished_ >= most_unfinished && !what.persists()) {
+        throw lock_error(error_code::rate_limited,
+                         "too many operations wait for " + where_ + " already");
+    }
+    ++unfinished_;
+    if (!what.persists()) return;
+    const std::lock_guard guard(mutex_);
+    ++persisting_;
+}
+
+void client::count_out(const operation& what) noexcept {
+    --unfinished_;
+    if (!what.persists()) return;
+    const std::lock_guard guard(mutex_);
+    if (--persisting_ == 0) none_persists_.notify_all();
+}
+
+// Called by the thread that drives.
+
+void client::start_at(time_point when, std::shared_ptr<operation> what) {
+    if (ending_) when = std::min<time_point>(when, steady_clock::now() + pause_at_the_end);
+    count_in(*later_.emplace(when, std::move(what))->second);
+}
+
+net::driven::wishes client::step() {
+    const auto now = steady_clock::now();
+    take_news();
+    take_what_was_put_off(now);
+    end_overdue(now);
+    connect_if_needed(now);
+    send_waiting();
+    drop_idle_links(now);
+    announce_ended();
+    return {.at = next_wakeup(now), .tasks = tasks_wanted()};
+}
+
+bool client::has_work() const {
+    if (!news_.empty() || !withdrawn_.empty() || !waiting_.empty() || !later_.empty() ||
+        !ended_.empty()) {
+        return true;
+    }
+    return std::any_of(links_.begin(), links_.end(),
+                       [](const auto& each) { return !each->ready || !each->in_flight.empty(); });
+}
+
+void client::take_news() {
+    work_through_news();
+    driver_.take_tasks(news_);
+    {
+        const std::lock_guard guard(mutex_);
+        withdrawn_.swap(cancelled_);
+    }
+    work_through_news();
+}
+
+/// What was left when memory ran out goes on from there.
+void client::work_through_news() {
+    while (news_taken_ < news_.size()) {
+        admit(std::static_pointer_cast<operation>(news_[news_taken_]));
+        ++news_taken_;
+    }
+    news_.clear();
+    news_taken_ = 0;
+    while (!withdrawn_.empty()) {
+        // One that has not come in yet is looked after when it does.
+        const auto& each = withdrawn_.back();
+        if (each->admitted_) give_up(each, cancelled_by_caller());
+        withdrawn_.pop_back();
+    }
+}
+
+/// What is due by now; once the end has come, all of it.
+void client::take_what_was_put_off(time_point now) {
+    const bool the_end_has_come = hurry_.exchange(false);
+    ending_ = ending_ || the_end_has_come;
+    while (!later_.empty() && (the_end_has_come || later_.begin()->first <= now)) {
+        admit(later_.begin()->second);
+        later_.erase(later_.begin());
+    }
+}
+
+void client::admit(const std::shared_ptr<operation>& what) {
+    // So that no operation ever ends without being announced.
+    if (const auto most = ended_.size() + admitted_ + 1; ended_.capacity() < most) {
+        ended_.reserve(2 * most);
+    }
+    waiting_.push_back(what);
+    deadlines_.insert(*what);
+    what->admitted_ = true;
+    ++admitted_;
+    if (what->unwanted_) give_up(what, cancelled_by_caller());
+}
+
+void client::end_overdue(time_point now) {
+    while (!deadlines_.empty() && deadlines_.begin()->deadline_ <= now) {
+        const auto late = deadlines_.begin()->shared_from_this();
+        if (late->state_ == operation::state::sent) {
+            // It may be stuck for good: nobody else is to wait for it, nor to get its answer.
+            retire(*late->sent_on_);
+            give_up(late, {error_code::network_timeout, where_ + " did not answer in time"});
+        } else if (why_not_connected_) {
+            give_up(late, *why_not_connected_);
+        } else {
+            give_up(late, {error_code::network_timeout,
+                           "no connection to " + where_ + " was ready in time"});
+        }
+    }
+    drop_ended_from_waiting();
+}
+
+void client::drop_ended_from_waiting() {
+    if (std::exchange(ended_while_waiting_, 0) == 0) return;
+    std::erase_if(waiting_,
+                  [](const auto& each) { return each->state_ == operation::state::ended; });
+}
+
+void client::connect_if_needed(time_point now) {
+    if (current_ != nullptr || waiting_.empty() || now < connect_not_before_) return;
+    try {
+        prepare();
+    } catch (const lock_error& why) {
+        on_no_connection(why);
+        return;
+    }
+    auto made = std::make_unique<link>(*this);
+    made->wire = std::make_shared<connection>(driver_.context(), store_, tls_ ? &*tls_ : nullptr,
+                                              shown_sockets_, *made);
+    links_.reserve(links_.size() + 1);
+    made->wire->open();
+    current_ = made.get();
+    links_.push_back(std::move(made));
+    why_not_connected_.reset();
+}
+
+void client::send_waiting() {
+    drop_ended_from_waiting();
+    while (is_worth_a_call())
+        send_batch();
+}
+
+/// What is there is sent at once where nothing is under way. Else it has to be a fair share of all
+/// operations: a small call costs the server nearly as much as a large one.
+bool client::is_worth_a_call() const {
+    if (waiting_.empty() || current_ == nullptr || !current_->ready) return false;
+    const std::size_t calls = current_->in_flight.size();
+    if (calls == 0) return true;
+    return calls < calls_under_way && waiting_.size() >= fair_share(current_->operations());
+}
+
+/// How many operations, added to those that wait, would be worth a call.
+std::size_t client::tasks_wanted() const {
+    if (current_ == nullptr) return 1;
+    const bool only_an_answer_helps =
+        !current_->ready || current_->in_flight.size() >= calls_under_way;
+    if (only_an_answer_helps) return std::numeric_limits<std::size_t>::max();
+    const std::size_t share = fair_share(current_->operations());
+    return share > waiting_.size() ? share - waiting_.size() : 1;
+}
+
+void client::send_batch() {
+    std::size_t count = 0;
+    std::size_t keys = 0;
+    std::size_t arguments = 0;
+    while (count < std::min(waiting_.size(), operations_per_call)) {
+        const auto& next = *waiting_[count];
+        if (next.alone_ && count > 0) break;
+        keys += next.input_.key_count;
+        arguments += next.input_.argument_count;
+        ++count;
+        if (next.alone_) break;
+    }
+    const auto last = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
+
+    const auto& script = lock_script();
+    call_bytes_.clear();
+    resp::append_command_header(call_bytes_, 3 + keys + arguments);
+    resp::append_bulk(call_bytes_, current_->script_is_known ? "EVALSHA" : "EVAL");
+    resp::append_bulk(call_bytes_, current_->script_is_known ? script.sha1 : script.text);
+    resp::append_bulk(call_bytes_, static_cast<std::int64_t>(keys));
+    for (auto each = waiting_.begin(); each != last; ++each)
+        call_bytes_ += (*each)->input_.keys();
+    for (auto each = waiting_.begin(); each != last; ++each)
+        call_bytes_ += (*each)->input_.arguments();
+
+    current_->in_flight.emplace_back(waiting_.begin(), last);
+    waiting_.erase(waiting_.begin(), last);
+    current_->script_is_known = true;
+    for (const auto& each : current_->in_flight.back()) {
+        each->state_ = operation::state::sent;
+        each->sent_on_ = current_;
+        if (store_.command_timeout)
+            bring_forward(*each, steady_clock::now() + *store_.command_timeout);
+    }
+    try {
+        current_->wire->send(call_bytes_);
+    } catch (const std::bad_alloc&) {
+        close(*current_, {error_code::internal, "out of memory"});
+    }
+}
+
+void client::bring_forward(operation& what, time_point deadline) {
+    if (deadline >= what.deadline_) return;
+    deadlines_.erase(deadlines_.iterator_to(what));
+    what.deadline_ = deadline;
+    deadlines_.insert(what);
+}
+
+void client::drop_idle_links(time_point now) {
+    while (true) {
+        const auto idle = std::find_if(links_.begin(), links_.end(), [&](const auto& each) {
+            return each->retired && (each->in_flight.empty() || now >= each->keep_until);
+        });
+        if (idle == links_.end()) return;
+        close(**idle, {error_code::network_timeout, where_ + " did not answer in time"});
+    }
+}
+
+void client::announce_ended() {
+    if (ended_.empty()) return;
+    std::vector<std::shared_ptr<operation>> ended;
+    ended.reserve(ended_.capacity());
+    ended.swap(ended_);
+    for (const auto& each : ended)
+        count_out(*each);
+    const std::span<const std::shared_ptr<operation>> all(ended);
+    for (std::size_t woken = 0; woken < all.size(); woken += woken_together) {
+        if (woken > 0) send_what_came_meanwhile();
+        driver_.finish(all.subspan(woken, std::min(woken_together, all.size() - woken)));
+    }
+    for (const auto& each : ended)
+        each->announce();
+}
+
+void client::send_what_came_meanwhile() {
+    std::this_thread::yield();
+    try {
+        take_news();
+        send_waiting();
+    } catch (const std::bad_alloc&) {  // the next step goes on from there
+    }
+}
+
+time_point client::next_wakeup(time_point now) const {
+    time_point next = now + 1h;
+    if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->deadline_);
+    if (!later_.empty()) next = std::min(next, later_.begin()->first);
+    if (current_ == nullptr && !waiting_.empty()) next = std::min(next, connect_not_before_);
+    for (const auto& each : links_) {
+        if (each->retired) next = std::min(next, each->keep_until);
+    }
+    return next;
+}
+
+// What connections tell.
+
+void client::on_reply(link& which, const resp::value& reply) {
+    if (which.in_flight.empty()) {
+        close(which, {error_code::internal, where_ + " sent an answer that nobody asked for; the "
+                                                     "connection was closed"});
+        return;
+    }
+    // A connection proves itself by an answer: some servers greet and then close.
+    failed_connections_ = 0;
+    // They stay there until all is done: if memory runs out, they go the way of the connection.
+    const batch& call = which.in_flight.front();
+    if (reply.type() == resp::kind::array && reply.size() == call.size() + 1 &&
+        reply[0].type() == resp::kind::integer) {
+        auto part = reply.begin();
+        const unix_time server_time{milliseconds((*part).integer())};
+        for (const auto& each : call)
+            deliver(each, {*++part, server_time});
+    } else if (!reply.is_error()) {
+        close(which, {error_code::internal, where_ + " gave an answer that does not fit the "
+                                                     "question; the connection was closed"});
+        return;
+    } else if (reply.text().starts_with("NOSCRIPT")) {
+        which.script_is_known = false;
+        take_back(call, false);
+    } else if (call.size() > 1 && may_concern_one_key(reply.text())) {
+        take_back(call, true);
+    } else {
+        const lock_error why = to_lock_error(reply.text(), where_);
+        const bool nothing_done = is_refusal(reply.text());
+        for (const auto& each : call) {
+            if (nothing_done) {
+                fail(each, why);
+            } else {
+                lose(each, why);
+            }
+        }
+    }
+    which.in_flight.pop_front();
+}
+
+void client::on_closed(link& which, const lock_error& why) {
+    const auto position = std::find_if(links_.begin(), links_.end(),
+                                       [&](const auto& each) { return each.get() == &which; });
+    const std::unique_ptr<link> gone = std::move(*position);
+    links_.erase(position);
+    if (current_ == gone.get()) {
+        current_ = nullptr;
+        if (!gone->ready) {
+            on_no_connection(why);
+        } else if (failed_connections_++ > 0) {
+            // It greets and closes: not in a busy loop, but each call shall see an attempt.
+            connect_not_before_ = steady_clock::now() + first_reconnect_delay;
+        }
+    }
+    for (const auto& call : gone->in_flight) {
+        for (const auto& each : call)
+            lose(each, why);
+    }
+}
+
+void client::on_no_connection(const lock_error& why) {
+    connect_not_before_ = steady_clock::now() + reconnect_delay(++failed_connections_);
+    why_not_connected_ = why;
+    for (const auto& each : waiting_) {
+        if (!each->persists()) fail(each, why);
+    }
+    drop_ended_from_waiting();
+}
+
+void client::close(link& which, const lock_error& why) {
+    which.wire->close();
+    on_closed(which, why);
+}
+
+bool client::somebody_waits_for(const std::deque<batch>& calls) {
+    return std::any_of(calls.begin(), calls.end(), [](const batch& each) {
+        return std::any_of(each.begin(), each.end(),
+                           [](const auto& what) { return what->state_ == operation::state::sent; });
+    });
+}
+
+/// No new operation is sent on it; the answers to those that were sent may still come.
+void client::retire(link& which) {
+    which.retired = true;
+    which.keep_until = steady_clock::now() + patience_with_late_answers;
+    if (current_ == &which) current_ = nullptr;
+    std::size_t retired = 0;
+    for (const auto& each : boost::adaptors::reverse(links_)) {
+        if (!each->retired || ++retired <= most_retired) continue;
+        if (!somebody_waits_for(each->in_flight)) each->keep_until = {};
+    }
+}
+
+/// The server did nothing with these: they go again, before all others.
+void client::take_back(const batch& operations, bool alone) {
+    for (const auto& each : boost::adaptors::reverse(operations)) {
+        if (each->state_ != operation::state::sent) continue;
+        waiting_.push_front(each);
+        each->state_ = operation::state::waiting;
+        each->alone_ = each->alone_ || alone;
+    }
+}
+
+// How operations end.
+
+void client::deliver(const std::shared_ptr<operation>& what, const script_reply& reply) {
+    if (what->state_ == operation::state::given_up) {
+        what->answer_late(reply);
+        return;
+    }
+    if (what->unwanted_) {
+        fail(what, cancelled_by_caller());
+        what->answer_late(reply);
+        return;
+    }
+    what->answer(reply);
+    set_ended(what);
+}
+
+/// The server did nothing.
+void client::fail(const std::shared_ptr<operation>& what, const lock_error& why) {
+    if (what->state_ == operation::state::ended || what->state_ == operation::state::given_up) {
+        return;
+    }
+    if (what->state_ == operation::state::waiting) ++ended_while_waiting_;
+    what->fail(why);
+    set_ended(what);
+}
+
+/// Whoever waits is told now. If the operation was sent, its answer may still come.
+void client::give_up(const std::shared_ptr<operation>& what, const lock_error& why) {
+    const bool was_sent = what->state_ == operation::state::sent;
+    fail(what, why);
+    if (!was_sent) return;
+    what->state_ = operation::state::given_up;
+    what->given_up_when_sent();
+}
+
+/// The server may have performed it, and will never say.
+void client::lose(const std::shared_ptr<operation>& what, const lock_error& why) {
+    if (what->state_ == operation::state::ended) return;
+    fail(what, why);
+    what->lose();
+}
+
+void client::set_ended(const std::shared_ptr<operation>& what) {
+    what->state_ = operation::state::ended;
+    deadlines_.erase(deadlines_.iterator_to(*what));
+    --admitted_;
+    ended_.push_back(what);
+}
+
+}  // namespace syncguard::redis

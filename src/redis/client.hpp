@@ -1,0 +1,194 @@
+/// The client of a Redis server: many callers, one connection, operations that travel together.
+///
+/// It knows how operations of the lock script are sent and answered, not what they mean.
+#pragma once
+
+#include "../net/io_driver.hpp"
+#include "connection.hpp"
+#include "script_call.hpp"
+#include "shown_sockets.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/redis.hpp>
+#include <syncguard/time.hpp>
+
+#include <boost/asio/ssl/context.hpp>
+#include <boost/intrusive/set.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace syncguard::redis {
+
+using time_point = std::chrono::steady_clock::time_point;
+
+class link;
+
+/// One operation on its way. Its members are called on the thread that drives the client; they do
+/// not throw.
+class operation : public net::task,
+                  public std::enable_shared_from_this<operation>,
+                  public boost::intrusive::set_base_hook<> {
+  public:
+    operation(script_input input, time_point deadline) : task(deadline), input_(std::move(input)) {}
+
+    /// The end, either way. One of the two is called, once.
+    virtual void answer(const script_reply& reply) noexcept = 0;
+    virtual void fail(const lock_error& why) noexcept = 0;
+
+    /// What may follow a failure: it was sent, and its caller did not wait for the answer; the
+    /// answer came after all; it never will, although the server may have performed the operation.
+    virtual void given_up_when_sent() noexcept {}
+    virtual void answer_late(const script_reply& /*reply*/) noexcept {}
+    virtual void lose() noexcept {}
+
+    /// It has ended and the client is done with it: whoever is interested may be told.
+    virtual void announce() noexcept {}
+
+    /// Whether it waits for the server to come back, until its deadline, however often connecting
+    /// fails.
+    [[nodiscard]] virtual bool persists() const noexcept { return false; }
+
+  protected:
+    script_input input_;
+
+  private:
+    friend class client;
+    struct deadline_of {
+        using type = time_point;
+        const time_point& operator()(const operation& what) const noexcept {
+            return what.deadline_;
+        }
+    };
+    enum class state { waiting, sent, given_up, ended };
+
+    state state_ = state::waiting;
+    std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
+    /// Others in the same call made the server refuse it: it goes by itself now.
+    bool alone_ = false;
+    bool admitted_ = false;
+    link* sent_on_ = nullptr;
+};
+
+/// The operations of one call of the script.
+using batch = std::vector<std::shared_ptr<operation>>;
+
+/// Operations that are ready together are sent as one call of the script. Only few calls are under
+/// way at a time: what gathers meanwhile makes the next.
+///
+/// Thread safety: all public members may be called concurrently, unless they say otherwise.
+class client : public net::driven {
+  public:
+    explicit client(options store);
+    ~client() override;
+
+    /// Reads the files for TLS, which else happens when they are needed: before any other use, to
+    /// know early. Throws `lock_error` (invalid_argument) if they cannot be used.
+    void prepare();
+
+    /// Returns when the operation has ended; the calling thread does the I/O if no other does.
+    void perform(const std::shared_ptr<operation>& what);
+
+    /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
+    /// if no thread can be started; then nothing was begun.
+    void start(const std::shared_ptr<operation>& what);
+
+    /// The same at a certain time, for an operation that persists. Only on the thread that drives
+    /// the client.
+    void start_at(time_point when, std::shared_ptr<operation> what);
+
+    /// Ends an operation with `aborted`, unless it has ended.
+    void cancel(std::shared_ptr<operation> what) noexcept;
+
+    /// Waits for operations that persist, for a while, and ends the client's thread. Other
+    /// operations have ended. Nothing may be called after it.
+    void end(std::chrono::milliseconds patience);
+
+    /// In a forked child, which shares these connections and must not: lets go of them.
+    void abandon() noexcept;
+
+    [[nodiscard]] const std::string& where() const noexcept { return where_; }
+
+  private:
+    friend class link;
+
+    wishes step() override;
+    [[nodiscard]] bool has_work() const override;
+
+    void count_in(const operation& what);
+    void count_out(const operation& what) noexcept;
+    void take_news();
+    void work_through_news();
+    void take_what_was_put_off(time_point now);
+    void end_overdue(time_point now);
+    void drop_ended_from_waiting();
+    void connect_if_needed(time_point now);
+    void send_waiting();
+    void send_batch();
+    void bring_forward(operation& what, time_point deadline);
+    void drop_idle_links(time_point now);
+    void announce_ended();
+    void send_what_came_meanwhile();
+    [[nodiscard]] time_point next_wakeup(time_point now) const;
+    [[nodiscard]] bool is_worth_a_call() const;
+    [[nodiscard]] std::size_t tasks_wanted() const;
+
+    void on_no_connection(const lock_error& why);
+    void on_reply(link& which, const resp::value& reply);
+    void on_closed(link& which, const lock_error& why);
+    void retire(link& which);
+    void close(link& which, const lock_error& why);
+    void take_back(const batch& operations, bool alone);
+    [[nodiscard]] static bool somebody_waits_for(const std::deque<batch>& calls);
+
+    void admit(const std::shared_ptr<operation>& what);
+    void deliver(const std::shared_ptr<operation>& what, const script_reply& reply);
+    void fail(const std::shared_ptr<operation>& what, const lock_error& why);
+    void give_up(const std::shared_ptr<operation>& what, const lock_error& why);
+    void lose(const std::shared_ptr<operation>& what, const lock_error& why);
+    void set_ended(const std::shared_ptr<operation>& what);
+
+    const options store_;
+    const std::string where_;
+
+    // What any thread may touch.
+    mutable std::mutex mutex_;
+    std::vector<std::shared_ptr<operation>> cancelled_;
+    std::size_t persisting_ = 0;
+    std::condition_variable none_persists_;
+    std::atomic<std::size_t> unfinished_{0};
+    std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
+    shown_sockets shown_sockets_;
+
+    // What only the driving thread touches. An operation is always in one of these, also if memory
+    // runs out in the middle of something.
+    std::optional<boost::asio::ssl::context> tls_;
+    net::io_driver driver_;
+    std::vector<std::shared_ptr<net::task>> news_;
+    std::size_t news_taken_ = 0;
+    std::vector<std::shared_ptr<operation>> withdrawn_;
+    std::deque<std::shared_ptr<operation>> waiting_;
+    boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
+        deadlines_;
+    std::multimap<time_point, std::shared_ptr<operation>> later_;
+    std::size_t ended_while_waiting_ = 0;  ///< To be taken out of `waiting_`.
+    std::vector<std::shared_ptr<operation>> ended_;
+    std::size_t admitted_ = 0;
+    std::vector<std::unique_ptr<link>> links_;
+    link* current_ = nullptr;  ///< The one that new operations go to.
+    bool ending_ = false;      ///< The end has come: nothing is put off for long.
+    unsigned failed_connections_ = 0;
+    std::optional<lock_error> why_not_connected_;  ///< Until the next attempt.
+    time_point connect_not_before_{};
+    std::string call_bytes_;
+};
+
+}  // namespace syncguard::redis

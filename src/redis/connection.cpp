@@ -1,0 +1,409 @@
+#include "connection.hpp"
+
+#include "../net/tls.hpp"
+#include "resp_writer.hpp"
+#include "server_error.hpp"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/error.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+namespace syncguard::redis {
+
+namespace asio = boost::asio;
+using asio::use_awaitable;
+using boost::system::system_error;
+
+namespace {
+
+/// Holds the replies to a good number of operations.
+constexpr std::size_t read_size = 16'384;
+
+constexpr milliseconds patience_after_failed_write{100};
+
+std::string command(const std::vector<std::string_view>& words) {
+    std::string bytes;
+    resp::append_command_header(bytes, words.size());
+    for (const auto word : words)
+        resp::append_bulk(bytes, word);
+    return bytes;
+}
+
+/// Whether the other side says that it is our certificate it does not like.
+bool is_about_our_certificate(const boost::system::error_code& problem) {
+    if (problem.category() != asio::error::get_ssl_category()) return false;
+    // NOLINTNEXTLINE(google-runtime-int): OpenSSL's type
+    switch (ERR_GET_REASON(static_cast<unsigned long>(problem.value()))) {
+        case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+        case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
+        case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+        case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+        case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+        case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+        case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// A server from before RESP3, or one that does not offer it.
+bool speaks_only_the_old_protocol(std::string_view reply) {
+    return reply.starts_with("ERR unknown command") || reply.starts_with("NOPROTO") ||
+           reply.starts_with("ERR unknown or unsupported command");
+}
+
+}  // namespace
+
+std::string describe_server(const options& store) {
+    if (!store.unix_socket.empty()) return "Redis at " + store.unix_socket.string();
+    const bool is_ipv6 = store.host.find(':') != std::string::npos;
+    return "Redis at " + (is_ipv6 ? "[" + store.host + "]" : store.host) + ":" +
+           std::to_string(store.port);
+}
+
+connection::connection(asio::io_context& context, const options& store, asio::ssl::context* tls,
+                       shown_sockets& shown, listener& told)
+    : context_(context),
+      store_(store),
+      tls_context_(tls),
+      shown_(shown),
+      told_(&told),
+      where_(describe_server(store)),
+      // NOLINTNEXTLINE(bugprone-throw-keyword-missing): it is made while there is memory for it
+      out_of_memory_(error_code::internal, "out of memory on the connection to " + where_),
+      resolver_(context),
+      socket_(context),
+      limit_(context) {}
+
+void connection::open() {
+    limit_.expires_after(store_.connect_timeout);
+    limit_.async_wait([self = weak_from_this()](const boost::system::error_code& stopped) {
+        const auto alive = self.lock();
+        // It may have come due just before it was stopped.
+        if (stopped || !alive || alive->established_) return;
+        alive->fail_as([&] {
+            return lock_error(error_code::network_timeout,
+                              alive->where_ + " did not complete the connection within " +
+                                  std::to_string(alive->store_.connect_timeout.count()) + " ms");
+        });
+    });
+    asio::co_spawn(context_, live(), asio::detached);
+}
+
+void connection::send(std::string_view commands) {
+    if (writing_failed_) return;
+    outgoing_.append(commands);
+    if (being_written_.empty()) flush();
+}
+
+void connection::close() noexcept {
+    closed_ = true;
+    told_ = nullptr;
+    close_socket();
+    try {
+        resolver_.cancel();
+        limit_.cancel();
+    } catch (const std::exception&) {  // then they end later, and find the connection closed
+    }
+}
+
+asio::awaitable<void> connection::live() {
+    const auto self = shared_from_this();
+    try {
+        co_await establish();
+        established_ = true;
+        limit_.cancel();
+        if (told_ != nullptr) told_->on_ready();
+        co_await hand_on_replies();
+    } catch (...) {
+        fail_as([this] { return current_failure(); });
+    }
+}
+
+asio::awaitable<void> connection::hand_on_replies() {
+    while (!closed_) {
+        while (const auto message = closed_ ? std::nullopt : reader_.next()) {
+            // Nothing is subscribed to: a push is news that nobody waits for.
+            if (message->type() == resp::kind::push) continue;
+            told_->on_reply(*message);
+        }
+        if (!closed_) co_await receive();
+    }
+}
+
+asio::awaitable<void> connection::establish() {
+    auto candidates = co_await resolve();
+    co_await connect_to_one_of(std::move(candidates));
+    if (tls_context_ != nullptr) co_await secure();
+    co_await greet();
+}
+
+asio::awaitable<std::vector<connection::endpoint>> connection::resolve() {
+    std::vector<endpoint> found;
+    if (!store_.unix_socket.empty()) {
+        found.emplace_back(asio::local::stream_protocol::endpoint(store_.unix_socket.string()));
+        co_return found;
+    }
+    boost::system::error_code not_an_address;
+    const auto address = asio::ip::make_address(store_.host, not_an_address);
+    if (!not_an_address) {
+        found.emplace_back(asio::ip::tcp::endpoint(address, store_.port));
+        co_return found;
+    }
+    // Asked anew for each connection: a name may come to mean another server.
+    const std::string port = std::to_string(store_.port);
+    boost::system::error_code problem;
+    auto token = asio::redirect_error(use_awaitable, problem);
+    const auto entries = co_await resolver_.async_resolve(store_.host, port, token);
+    if (problem) {
+        throw lock_error(error_code::service_unavailable,
+                         "cannot find the host of " + where_ + ": " + problem.message());
+    }
+    for (const auto& entry : entries)
+        found.emplace_back(entry.endpoint());
+    co_return found;
+}
+
+asio::awaitable<void> connection::connect_to_one_of(std::vector<endpoint> candidates) {
+    boost::system::error_code problem = asio::error::host_not_found;
+    for (std::size_t tried = 0; tried < candidates.size() && problem; ++tried) {
+        if (closed_) co_return;
+        // Of the time that is left each gets its share, so that a dead address leaves some to the
+        // others. For the last one there is the limit of the whole.
+        const auto left = limit_.expiry() - std::chrono::steady_clock::now();
+        const auto share = left / static_cast<int>(candidates.size() - tried);
+        const bool is_last = tried + 1 == candidates.size();
+        problem = co_await connect_to(candidates[tried], is_last ? 2 * left : share);
+    }
+    if (closed_) co_return;
+    if (problem) {
+        throw lock_error(error_code::service_unavailable,
+                         "cannot connect to " + where_ + ": " + problem.message() +
+                             "; is the server running, and is the address right?");
+    }
+    socket_.non_blocking(true);
+    if (store_.unix_socket.empty()) {
+        socket_.set_option(asio::ip::tcp::no_delay(true));
+        socket_.set_option(asio::socket_base::keep_alive(true));
+    }
+}
+
+asio::awaitable<boost::system::error_code> connection::connect_to(
+    const endpoint& candidate, std::chrono::steady_clock::duration at_most) {
+    close_socket();
+    const auto protocol = candidate.protocol();
+    // A command that is run under a lock must not inherit the lock's connection.
+    const int made =
+        ::socket(protocol.family(), protocol.type() | SOCK_CLOEXEC, protocol.protocol());
+    if (made < 0) co_return boost::system::error_code(errno, boost::system::system_category());
+    shown_.show(made);
+    socket_.assign(protocol, made);
+
+    asio::steady_timer limit(context_, at_most);
+    limit.async_wait([weak = weak_from_this(), made](const boost::system::error_code& stopped) {
+        const auto self = weak.lock();
+        const bool still_at_it = self && self->connecting_ && self->socket_.is_open() &&
+                                 self->socket_.native_handle() == made;
+        boost::system::error_code ignored;
+        if (!stopped && still_at_it) self->socket_.cancel(ignored);
+    });
+    boost::system::error_code problem;
+    auto token = asio::redirect_error(use_awaitable, problem);
+    connecting_ = true;
+    co_await socket_.async_connect(candidate, token);
+    connecting_ = false;
+    if (problem == asio::error::operation_aborted) problem = asio::error::timed_out;
+    co_return problem;
+}
+
+asio::awaitable<void> connection::secure() {
+    if (closed_) co_return;
+    tls_.emplace(socket_, *tls_context_);
+    net::expect_host(tls_->native_handle(), store_.host);
+    boost::system::error_code problem;
+    auto token = asio::redirect_error(use_awaitable, problem);
+    co_await tls_->async_handshake(asio::ssl::stream_base::client, token);
+    if (!problem || closed_) co_return;
+    const std::string refused = net::certificate_problem(tls_->native_handle());
+    if (!refused.empty()) {
+        throw lock_error(error_code::auth_failed,
+                         "the certificate of " + where_ + " was refused: " + refused);
+    }
+    throw broken(problem);
+}
+
+asio::awaitable<void> connection::greet() {
+    if (closed_) co_return;
+    std::vector<std::string_view> words{"HELLO", "3"};
+    if (has_credentials()) {
+        std::string_view user = "default";
+        if (!store_.username.empty()) user = store_.username;
+        words.insert(words.end(), {"AUTH", user, store_.password});
+    }
+    if (!store_.client_name.empty()) words.insert(words.end(), {"SETNAME", store_.client_name});
+    send(command(words));
+
+    const auto hello = co_await next_reply();
+    if (hello.is_error()) {
+        if (!speaks_only_the_old_protocol(hello.text())) {
+            throw to_lock_error(hello.text(), where_, false);
+        }
+        co_await greet_in_old_protocol();
+    }
+    if (store_.database != 0) {
+        const std::string number = std::to_string(store_.database);
+        send(command({"SELECT", number}));
+        co_await expect_no_error(false);
+    }
+}
+
+asio::awaitable<void> connection::greet_in_old_protocol() {
+    if (has_credentials()) {
+        send(store_.username.empty() ? command({"AUTH", store_.password})
+                                     : command({"AUTH", store_.username, store_.password}));
+        co_await expect_no_error(true);
+    }
+    if (!store_.client_name.empty()) {
+        send(command({"CLIENT", "SETNAME", store_.client_name}));
+        // Only for the convenience of whoever lists the clients.
+        (void)co_await next_reply();
+    }
+}
+
+asio::awaitable<void> connection::expect_no_error(bool secret) {
+    const auto reply = co_await next_reply();
+    if (reply.is_error()) throw to_lock_error(reply.text(), where_, !secret);
+}
+
+asio::awaitable<resp::value> connection::next_reply() {
+    while (true) {
+        if (closed_) throw system_error(asio::error::operation_aborted);
+        const auto message = reader_.next();
+        if (!message) {
+            co_await receive();
+        } else if (message->type() != resp::kind::push) {
+            co_return *message;
+        }
+    }
+}
+
+asio::awaitable<void> connection::receive() {
+    const auto room = reader_.prepare(read_size);
+    const auto buffer = asio::buffer(room.data(), room.size());
+    // Not as an exception: where there is no memory for one, the coroutine would not go on.
+    boost::system::error_code problem;
+    auto token = asio::redirect_error(use_awaitable, problem);
+    const std::size_t count = tls_ ? co_await tls_->async_read_some(buffer, token)
+                                   : co_await socket_.async_read_some(buffer, token);
+    if (problem) throw broken(problem);
+    reader_.commit(count);
+}
+
+void connection::close_socket() noexcept {
+    if (!socket_.is_open()) return;
+    shown_.hide(socket_.native_handle());
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+}
+
+void connection::flush() {
+    if (!tls_) {
+        // Most often it all fits into the socket, and no event is needed.
+        boost::system::error_code problem;
+        const std::size_t sent = socket_.send(asio::buffer(outgoing_), 0, problem);
+        if (!problem) outgoing_.erase(0, sent);
+    }
+    if (outgoing_.empty()) return;
+    being_written_.swap(outgoing_);
+    const auto written = [self = shared_from_this()](const boost::system::error_code& problem,
+                                                     std::size_t /*count*/) {
+        self->being_written_.clear();
+        if (self->closed_) return;
+        if (problem) {
+            self->end_after_failed_write(problem);
+        } else if (!self->outgoing_.empty()) {
+            self->flush();
+        }
+    };
+    const auto buffer = asio::buffer(being_written_);
+    if (tls_) {
+        asio::async_write(*tls_, buffer, written);
+    } else {
+        asio::async_write(socket_, buffer, written);
+    }
+}
+
+/// Nothing more can be sent. The reading side may still find the server's reason, for a moment.
+void connection::end_after_failed_write(const boost::system::error_code& problem) {
+    writing_failed_ = true;
+    limit_.expires_after(patience_after_failed_write);
+    limit_.async_wait([self = shared_from_this(), problem](const auto& stopped) {
+        if (!stopped) self->fail_as([&] { return self->broken(problem); });
+    });
+}
+
+bool connection::has_credentials() const noexcept {
+    return !store_.username.empty() || !store_.password.empty();
+}
+
+template <class MakeError>
+void connection::fail_as(MakeError make) {
+    try {
+        fail(make());
+    } catch (const std::bad_alloc&) {
+        fail(out_of_memory_);
+    }
+}
+
+void connection::fail(const lock_error& why) {
+    if (closed_) return;
+    listener* const told = told_;
+    close();
+    told->on_closed(why);
+}
+
+/// Of the exception that is being handled.
+lock_error connection::current_failure() const {
+    try {
+        throw;
+    } catch (const lock_error& why) {
+        return why;
+    } catch (const resp::malformed& what) {
+        return {error_code::internal, where_ + " sent something that is not Redis' protocol (" +
+                                          what.what() + "); the connection was closed"};
+    } catch (const system_error& problem) {
+        return broken(problem.code());
+    } catch (const std::bad_alloc&) {
+        return out_of_memory_;
+    } catch (const std::exception& problem) {
+        return {error_code::internal, where_ + ": " + problem.what()};
+    }
+}
+
+lock_error connection::broken(const boost::system::error_code& problem) const {
+    if (is_about_our_certificate(problem)) {
+        return {error_code::auth_failed,
+                where_ + " refused the client certificate: " + problem.message()};
+    }
+    if (problem == asio::error::eof || problem == asio::ssl::error::stream_truncated) {
+        return {error_code::service_unavailable, where_ + " closed the connection"};
+    }
+    return {error_code::service_unavailable,
+            "the connection to " + where_ + " broke: " + problem.message()};
+}
+
+}  // namespace syncguard::redis

@@ -1,0 +1,109 @@
+#include "engine.hpp"
+
+#include "lock_operation.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <sys/un.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace syncguard::redis {
+
+namespace {
+
+/// How long the end of an engine may take for releases that are still to be made.
+constexpr milliseconds farewell{1'000};
+
+options checked(options store) {
+    const auto refuse = [](const std::string& why) {
+        throw lock_error(error_code::invalid_argument, why);
+    };
+    if (store.unix_socket.empty() && (store.host.empty() || store.port == 0)) {
+        refuse("a Redis server needs a host and a port, or the path of a socket");
+    }
+    if (constexpr auto longest = sizeof(sockaddr_un::sun_path) - 1;
+        store.unix_socket.native().size() > longest) {
+        refuse("the path of a socket has at most " + std::to_string(longest) + " bytes");
+    }
+    const auto is_control = [](char c) {
+        return static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+    };
+    const std::string place = store.host + store.unix_socket.string();
+    if (std::any_of(place.begin(), place.end(), is_control)) {
+        refuse("the host or socket of a Redis server holds a control character");
+    }
+    if (!store.unix_socket.empty() && store.tls) {
+        refuse("TLS is for servers that are reached by a host name, not by a socket file");
+    }
+    if (store.connect_timeout <= milliseconds{0} ||
+        (store.command_timeout && *store.command_timeout <= milliseconds{0})) {
+        refuse("timeouts for Redis must be positive");
+    }
+    const auto is_visible = [](char c) { return c > ' ' && c < '\x7f'; };
+    if (!std::all_of(store.client_name.begin(), store.client_name.end(), is_visible)) {
+        refuse("a client name for Redis has no blanks and no special characters");
+    }
+    return store;
+}
+
+}  // namespace
+
+redis_engine::redis_engine(options store)
+    : store_(checked(std::move(store))),
+      keys_(std::make_shared<const key_space>(store_.prefix)),
+      client_(std::make_shared<client>(store_)) {
+    client_->prepare();
+    fork_guard::add(*this);
+}
+
+redis_engine::~redis_engine() {
+    fork_guard::remove(*this);
+    client_->end(farewell);
+}
+
+backend_capabilities redis_engine::capabilities() const noexcept {
+    return {redis::capabilities::backend, redis::capabilities::supports_fencing,
+            redis::capabilities::time_authority};
+}
+
+outcome redis_engine::perform(const request& what, const call_limits& limits) {
+    const auto call = std::make_shared<lock_operation>(what, limits, store_.cleanup_in_is_locked,
+                                                       keys_, client_, nullptr);
+    call->watch_for_stop(limits.stop);
+    try {
+        client_->perform(call);
+    } catch (...) {
+        client_->cancel(call);
+        call->abandon();
+        throw;
+    }
+    return call->result();
+}
+
+void redis_engine::start(const request& what, const call_limits& limits, completion done) noexcept {
+    try {
+        const auto call = std::make_shared<lock_operation>(
+            what, limits, store_.cleanup_in_is_locked, keys_, client_, done);
+        call->watch_for_stop(limits.stop);
+        client_->start(call);
+    } catch (...) {
+        done(std::current_exception(), {});
+    }
+}
+
+void redis_engine::after_fork_in_child() {
+    client_->abandon();
+    // Threads of the parent may have been inside: what they left is never destroyed.
+    static auto* const left_behind = new std::vector<std::shared_ptr<client>>;
+    left_behind->push_back(std::move(client_));
+    client_ = std::make_shared<client>(store_);
+}
+
+backend::backend(options store, backend_options common)
+    : basic_backend(std::make_shared<redis_engine>(std::move(store)), std::move(common)) {}
+
+}  // namespace syncguard::redis

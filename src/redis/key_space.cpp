@@ -1,0 +1,75 @@
+#include "key_space.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/key.hpp>
+
+#include <limits>
+
+namespace syncguard::redis {
+
+namespace {
+
+/// Room is kept for ":id:" and a lock id.
+constexpr storage_key_budget budget{.limit_bytes = 1000, .reserve_bytes = 26};
+
+constexpr storage_key_budget unlimited{.limit_bytes = std::numeric_limits<std::size_t>::max(),
+                                       .reserve_bytes = 0};
+
+constexpr std::string_view index_word = "id:";
+constexpr std::string_view fence_word = "fence:";
+
+[[noreturn]] void refuse(const std::string& why) {
+    throw lock_error(error_code::invalid_argument, why);
+}
+
+std::string_view without_trailing_colons(std::string_view prefix) noexcept {
+    while (prefix.ends_with(':'))
+        prefix.remove_suffix(1);
+    return prefix;
+}
+
+}  // namespace
+
+key_space::key_space(std::string_view prefix) : prefix_(without_trailing_colons(prefix)) {
+    if (prefix.find(fence_word) != std::string_view::npos || prefix_.ends_with("fence")) {
+        refuse(
+            "a key prefix must not contain 'fence:' nor end in 'fence': locks would be mixed up "
+            "with fence counters, which must never be removed");
+    }
+    index_prefix_ =
+        prefix_.empty() ? std::string(index_word) : prefix_ + ":" + std::string(index_word);
+    // In the normal form, as it is inside the names of counters, and as users' keys come.
+    reserved_beginning_ = make_storage_key(
+        "", std::string(fence_word) + prefix_ + (prefix_.empty() ? "" : ":"), unlimited);
+    // So every index key is what it would be by the rule for storage keys, and never a hashed one.
+    if (index_prefix_.size() + lock_id::length + budget.reserve_bytes > budget.limit_bytes) {
+        refuse("the key prefix is too long: with it, an index key has more than " +
+               std::to_string(budget.limit_bytes - budget.reserve_bytes) + " bytes");
+    }
+}
+
+std::string key_space::lock_key(std::string_view key) const {
+    if (is_reserved(key)) {
+        refuse(
+            "this key is reserved: 'id:' with a lock id, and 'fence:' with the key prefix, name "
+            "what belongs to other locks; use another key");
+    }
+    return make_storage_key(prefix_, key, budget);
+}
+
+std::string key_space::index_key(const lock_id& id) const {
+    std::string key;
+    key.reserve(index_prefix_.size() + lock_id::length);
+    return key.append(index_prefix_).append(id.str());
+}
+
+std::string key_space::fence_key(std::string_view lock_key) const {
+    return make_fence_key(prefix_, lock_key, budget);
+}
+
+bool key_space::is_reserved(std::string_view key) const noexcept {
+    if (key.starts_with(reserved_beginning_)) return true;
+    return key.starts_with(index_word) && lock_id::is_valid(key.substr(index_word.size()));
+}
+
+}  // namespace syncguard::redis

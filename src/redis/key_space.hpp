@@ -1,0 +1,35 @@
+/// Where things are in the server: locks, the indexes of lock ids, and fence counters, all in one
+/// flat space of keys.
+#pragma once
+
+#include <syncguard/lock_id.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace syncguard::redis {
+
+class key_space {
+  public:
+    /// Throws `lock_error` (invalid_argument) if locks and counters under this prefix could get
+    /// into each other's way, or if it is too long or not valid UTF-8.
+    explicit key_space(std::string_view prefix);
+
+    /// Throws `lock_error` (invalid_argument) for a key whose lock would take the place of another
+    /// key's index or counter.
+    [[nodiscard]] std::string lock_key(std::string_view key) const;
+    [[nodiscard]] std::string index_key(const lock_id& id) const;
+    [[nodiscard]] std::string fence_key(std::string_view lock_key) const;
+
+    /// What every index key begins with; the lock id follows.
+    [[nodiscard]] const std::string& index_prefix() const noexcept { return index_prefix_; }
+
+  private:
+    [[nodiscard]] bool is_reserved(std::string_view key) const noexcept;
+
+    std::string prefix_;
+    std::string index_prefix_;
+    std::string reserved_beginning_;
+};
+
+}  // namespace syncguard::redis

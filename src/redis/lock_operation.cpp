@@ -1,0 +1,110 @@
+#include "lock_operation.hpp"
+
+#include "background_release.hpp"
+#include "lock_protocol.hpp"
+#include "server_error.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/time.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace syncguard::redis {
+
+namespace {
+
+/// Nothing is remembered for longer on behalf of a server that does not come back.
+constexpr milliseconds longest_memory = std::chrono::hours(1);
+
+/// How often "not found" is not believed where the acquisition may still be under way.
+constexpr unsigned doubts_after_a_broken_connection = 2;
+
+/// Whether this answer to an acquisition leaves it possible that there is a lock now.
+bool may_have_locked(const resp::value& reply) {
+    return reply.is_error() ? !is_refusal(reply.text()) : reply.integer() != 0;
+}
+
+}  // namespace
+
+lock_operation::lock_operation(const request& what, const call_limits& limits, bool cleanup,
+                               std::shared_ptr<const key_space> keys,
+                               const std::shared_ptr<client>& by, completion done)
+    : operation(encode(what, *keys, cleanup), limits.deadline),
+      what_(what),
+      keys_(std::move(keys)),
+      client_(by),
+      done_(std::move(done)) {}
+
+void lock_operation::watch_for_stop(const std::stop_token& stop) {
+    if (!stop.stop_possible()) return;
+    on_stop_.emplace(stop, [by = client_, weak = weak_from_this()] {
+        const auto alive = by.lock();
+        if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
+    });
+}
+
+outcome lock_operation::result() {
+    on_stop_.reset();
+    if (failure_) std::rethrow_exception(failure_);
+    return std::move(outcome_);
+}
+
+void lock_operation::answer(const script_reply& reply) noexcept {
+    const auto by = client_.lock();
+    try {
+        outcome_ = decode(what_, reply, by ? by->where() : std::string());
+    } catch (...) {
+        failure_ = std::current_exception();
+        // Not an error from before the script writes, or no memory to take the answer.
+        if (may_have_locked(reply.value)) undo(0);
+    }
+}
+
+void lock_operation::fail(const lock_error& why) noexcept {
+    failure_ = std::make_exception_ptr(why);
+}
+
+void lock_operation::given_up_when_sent() noexcept {
+    // On a connection that goes on to be used the release comes before whatever the caller does
+    // next; on another it may overtake the acquisition, whose answer then tells.
+    undo(0);
+}
+
+void lock_operation::answer_late(const script_reply& reply) noexcept {
+    if (may_have_locked(reply.value)) undo(0);
+}
+
+void lock_operation::lose() noexcept {
+    undo(doubts_after_a_broken_connection);
+}
+
+void lock_operation::abandon() noexcept {
+    if (announced_or_abandoned_.exchange(true) && outcome_.ok) undo(0);
+}
+
+void lock_operation::announce() noexcept {
+    if (!done_) {
+        abandon();
+        return;
+    }
+    on_stop_.reset();
+    // The completion may own what keeps the engine alive: let it go when it has been told.
+    const completion done = std::exchange(done_, nullptr);
+    done(failure_, std::move(outcome_));
+}
+
+void lock_operation::undo(unsigned repetitions) noexcept {
+    const auto* const acquisition = std::get_if<acquire_request>(&what_);
+    const auto by = client_.lock();
+    if (acquisition == nullptr || !by) return;
+    try {
+        const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
+        by->start(std::make_shared<background_release>(acquisition->id,
+                                                       std::chrono::steady_clock::now() + lifetime,
+                                                       repetitions, keys_, client_));
+    } catch (const std::exception&) {  // the lock ends with its TTL
+    }
+}
+
+}  // namespace syncguard::redis

@@ -1,0 +1,55 @@
+/// A request on its way through the client, and the release that follows an acquisition whose fate
+/// is unknown.
+#pragma once
+
+#include "client.hpp"
+#include "key_space.hpp"
+
+#include <syncguard/engine.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+
+namespace syncguard::redis {
+
+class lock_operation : public operation {
+  public:
+    /// `done` is empty for a caller who waits and then calls `result`.
+    lock_operation(const request& what, const call_limits& limits, bool cleanup,
+                   std::shared_ptr<const key_space> keys, const std::shared_ptr<client>& by,
+                   completion done);
+
+    /// Lets a stop request cancel it, until it has ended.
+    void watch_for_stop(const std::stop_token& stop);
+
+    /// The outcome; throws the `lock_error` that ended it.
+    [[nodiscard]] outcome result();
+
+    /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
+    void abandon() noexcept;
+
+  private:
+    void answer(const script_reply& reply) noexcept override;
+    void fail(const lock_error& why) noexcept override;
+    void given_up_when_sent() noexcept override;
+    void answer_late(const script_reply& reply) noexcept override;
+    void lose() noexcept override;
+    void announce() noexcept override;
+
+    void undo(unsigned repetitions) noexcept;
+
+    const request what_;
+    const std::shared_ptr<const key_space> keys_;
+    const std::weak_ptr<client> client_;
+    completion done_;
+    outcome outcome_;
+    std::exception_ptr failure_;
+    /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
+    std::atomic<bool> announced_or_abandoned_{false};
+    std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+};
+
+}  // namespace syncguard::redis

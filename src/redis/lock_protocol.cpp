@@ -1,0 +1,213 @@
+#include "lock_protocol.hpp"
+
+#include "resp_writer.hpp"
+#include "server_error.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <boost/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+
+namespace syncguard::redis {
+
+namespace json = boost::json;
+
+namespace {
+
+/// Puts the input of one operation together: all keys first, then its name and arguments.
+class input_builder {
+  public:
+    input_builder() { input_.bytes.reserve(usual_size); }
+
+    input_builder& key(std::string_view text) {
+        resp::append_bulk(input_.bytes, text);
+        input_.key_bytes = input_.bytes.size();
+        ++input_.key_count;
+        return *this;
+    }
+    template <class Value>
+    input_builder& argument(const Value& value) {
+        resp::append_bulk(input_.bytes, value);
+        ++input_.argument_count;
+        return *this;
+    }
+    [[nodiscard]] script_input take() { return std::move(input_); }
+
+  private:
+    static constexpr std::size_t usual_size = 384;
+
+    script_input input_;
+};
+
+/// With its quotes.
+std::string json_string(std::string_view text) {
+    const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+        return static_cast<unsigned char>(c) >= ' ' && c != '"' && c != '\\';
+    });
+    if (!plain) return json::serialize(json::string_view(text));
+    std::string quoted;
+    quoted.reserve(text.size() + 2);
+    return quoted.append(1, '"').append(text).append(1, '"');
+}
+
+struct encoder {
+    const key_space& keys;
+    bool cleanup;
+
+    script_input operator()(const acquire_request& what) const {
+        const std::string lock_key = keys.lock_key(what.key);
+        return input_builder()
+            .key(lock_key)
+            .key(keys.index_key(what.id))
+            .key(keys.fence_key(lock_key))
+            .argument("acquire")
+            .argument(what.id.str())
+            .argument(std::int64_t{what.ttl.count()})
+            .argument(std::string_view(json_string(what.key)))
+            .take();
+    }
+    script_input operator()(const release_request& what) const {
+        return owned(what, "release", "release_known").take();
+    }
+    script_input operator()(const extend_request& what) const {
+        return owned(what, "extend", "extend_known")
+            .argument(std::int64_t{what.ttl.count()})
+            .take();
+    }
+    script_input operator()(const is_locked_request& what) const {
+        return input_builder()
+            .key(keys.lock_key(what.key))
+            .argument("is_locked")
+            .argument(cleanup ? std::string_view(keys.index_prefix()) : std::string_view())
+            .take();
+    }
+    script_input operator()(const key_lookup_request& what) const {
+        return input_builder().key(keys.lock_key(what.key)).argument("lookup_key").take();
+    }
+    script_input operator()(const id_lookup_request& what) const {
+        return input_builder()
+            .key(keys.index_key(what.id))
+            .argument("lookup_id")
+            .argument(what.id.str())
+            .take();
+    }
+
+    /// What is done to a lock by its id: with its key where that is known.
+    template <class Request>
+    input_builder owned(const Request& what, const char* name, const char* name_if_known) const {
+        input_builder input;
+        if (!what.key.empty()) input.key(keys.lock_key(what.key));
+        input.key(keys.index_key(what.id));
+        input.argument(what.key.empty() ? name : name_if_known).argument(what.id.str());
+        return input;
+    }
+};
+
+unix_time at(std::int64_t ms) {
+    return unix_time(milliseconds(ms));
+}
+
+std::string text_of(const json::object& lock, std::string_view field) {
+    const auto& value = lock.at(field).as_string();
+    return {value.data(), value.size()};
+}
+
+/// Other writers have no integers: a time may come as 1.7e12.
+unix_time time_of(const json::object& lock, std::string_view field) {
+    const auto& value = lock.at(field);
+    if (!value.is_double()) return at(value.to_number<std::int64_t>());
+    constexpr double exact_integers = 9'007'199'254'740'992;
+    const double number = value.get_double();
+    if (std::abs(number) > exact_integers) throw std::out_of_range("not a time");
+    return at(std::llround(number));
+}
+
+std::optional<lock_record> read_record(std::string_view stored) {
+    try {
+        const json::value parsed = json::parse(json::string_view(stored.data(), stored.size()));
+        const auto& lock = parsed.as_object();
+        const auto token = fence::parse(text_of(lock, "fence"));
+        if (!token) return std::nullopt;
+        return lock_record{.key = text_of(lock, "key"),
+                           .id = lock_id::parse(text_of(lock, "lockId")),
+                           .expires_at = time_of(lock, "expiresAtMs"),
+                           .acquired_at = time_of(lock, "acquiredAtMs"),
+                           .fence = *token};
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
+}
+
+struct decoder {
+    const resp::value& reply;
+    unix_time server_time;
+    const std::string& where;
+
+    [[noreturn]] void refuse() const {
+        throw lock_error(error_code::internal,
+                         where + " gave an answer that the lock script does not give");
+    }
+    [[nodiscard]] std::int64_t code() const {
+        if (reply.type() != resp::kind::integer) refuse();
+        return reply.integer();
+    }
+    [[nodiscard]] outcome not_owned() const {
+        switch (code()) {
+            case 0:
+            case -1:
+                return outcome::failed(failure_reason::not_found);
+            case -2:
+                return outcome::failed(failure_reason::expired);
+            default:
+                refuse();
+        }
+    }
+    [[nodiscard]] outcome lookup() const {
+        if (reply.is_null()) return outcome::nothing_found();
+        if (reply.type() != resp::kind::bulk_string) refuse();
+        auto record = read_record(reply.text());
+        if (!record) {
+            throw lock_error(error_code::invalid_argument,
+                             "the lock that is stored in " + where +
+                                 " lacks something or was written by another version");
+        }
+        return outcome::found(*std::move(record));
+    }
+
+    outcome operator()(const acquire_request& what) const {
+        const auto counter = code();
+        if (counter == 0) return outcome::failed(failure_reason::locked);
+        if (counter < 0 || counter > std::int64_t{fence::max_counter}) refuse();
+        const auto token = fence::from_counter(static_cast<std::uint64_t>(counter));
+        return outcome::granted(server_time + what.ttl, token);
+    }
+    outcome operator()(const release_request& /*what*/) const {
+        return code() == 1 ? outcome::done() : not_owned();
+    }
+    outcome operator()(const extend_request& what) const {
+        return code() == 1 ? outcome::extended(server_time + what.ttl) : not_owned();
+    }
+    outcome operator()(const is_locked_request& /*what*/) const {
+        if (code() != 0 && code() != 1) refuse();
+        return outcome::yes_or_no(code() == 1);
+    }
+    outcome operator()(const key_lookup_request& /*what*/) const { return lookup(); }
+    outcome operator()(const id_lookup_request& /*what*/) const { return lookup(); }
+};
+
+}  // namespace
+
+script_input encode(const request& what, const key_space& keys, bool cleanup) {
+    return std::visit(encoder{keys, cleanup}, what);
+}
+
+outcome decode(const request& what, const script_reply& reply, const std::string& where) {
+    if (reply.value.is_error()) throw to_lock_error(reply.value.text(), where);
+    return std::visit(decoder{reply.value, reply.server_time, where}, what);
+}
+
+}  // namespace syncguard::redis

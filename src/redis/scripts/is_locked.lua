@@ -1,0 +1,24 @@
+-- is_locked
+--   KEYS  lock key
+--   ARGV  what index keys begin with, to remove a lock that ended long ago; empty to remove nothing
+--   reply 1 locked | 0 free
+
+-- An extension that is under way must not find its lock swept away.
+local cleanup_guard_ms = 2000
+
+-- With anything else after it, what index keys begin with leads to the lock of some other key.
+local function is_lock_id(text)
+  return #text == 22 and not string.find(text, '[^%w_-]')
+end
+
+local function is_locked(lock_key, index_prefix)
+  local stored = redis.call('GET', lock_key)
+  if not stored then return 0 end
+  local owner, expires_at_ms = owner_and_expiry(stored)
+  if is_live(expires_at_ms) then return 1 end
+  if index_prefix ~= '' and now_ms - expires_at_ms > cleanup_guard_ms and is_lock_id(owner) then
+    -- The answer stands even where nothing can be written, such as on a replica.
+    redis.pcall('DEL', lock_key, index_prefix .. owner)
+  end
+  return 0
+end

@@ -1,0 +1,130 @@
+#include "server_error.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace syncguard::redis {
+
+namespace {
+
+/// What users need that may do everything here and nothing more.
+constexpr std::string_view needed_permissions =
+    "the user needs permission for the keys of this prefix and for EVAL, EVALSHA, TIME, GET, SET, "
+    "DEL and INCR";
+
+/// One kind of error reply.
+struct known_error {
+    /// Its first word, or the beginning of its text.
+    std::string_view begins_with;
+    error_code code;
+    /// The command was refused before it did anything, or the operation before it locked.
+    bool refusal;
+    std::string_view advice;
+};
+
+// The first match counts: the more specific texts of `ERR` come before it.
+constexpr std::array known_errors{
+    known_error{"NOAUTH", error_code::auth_failed, true, "give a password"},
+    known_error{"WRONGPASS", error_code::auth_failed, true, "check user and password"},
+    known_error{"NOPERM", error_code::auth_failed, true, needed_permissions},
+    // The same from inside the script. What locks is SET, twice: it fails the first time or never.
+    known_error{"ERR The user executing the script can't", error_code::auth_failed, true,
+                needed_permissions},
+    known_error{"ERR ACL failure in script", error_code::auth_failed, true, needed_permissions},
+    known_error{"DENIED", error_code::auth_failed, true,
+                "the server is in protected mode and refuses remote clients; set a password on it"},
+    known_error{"WRONGTYPE", error_code::invalid_argument, true,
+                "the key holds data of another program; it was left alone"},
+    known_error{"FOREIGNVALUE", error_code::invalid_argument, true,
+                "the key holds data of another program; it was left alone"},
+    known_error{"SYNTAX", error_code::invalid_argument, false, ""},
+    known_error{"INVALID", error_code::invalid_argument, false, ""},
+    known_error{"CROSSSLOT", error_code::invalid_argument, true,
+                "on a cluster all keys must be in one slot: use a prefix with a hash tag, such as "
+                "{syncguard}"},
+    known_error{"FENCEEND", error_code::internal, true,
+                "nothing was locked; use a new key or key prefix"},
+    known_error{"READONLY", error_code::service_unavailable, true,
+                "this server is a replica; connect to the primary"},
+    known_error{"LOADING", error_code::service_unavailable, true,
+                "the server is still loading its data; try again soon"},
+    known_error{"MASTERDOWN", error_code::service_unavailable, true,
+                "the replica has lost its primary"},
+    known_error{"MISCONF", error_code::service_unavailable, true,
+                "the server cannot save its data; its administrator has to look after it"},
+    known_error{"OOM", error_code::service_unavailable, true,
+                "the server has reached its 'maxmemory'"},
+    known_error{"BUSY", error_code::service_unavailable, true,
+                "the server is busy with a long script; try again soon"},
+    known_error{"NOREPLICAS", error_code::service_unavailable, true,
+                "the server has too few healthy replicas to accept writes"},
+    known_error{"TRYAGAIN", error_code::service_unavailable, true, "try again soon"},
+    known_error{"CLUSTERDOWN", error_code::service_unavailable, true, "the cluster is down"},
+    known_error{"MOVED", error_code::service_unavailable, true,
+                "the server is part of a cluster and does not have this key; connect to the node "
+                "that does"},
+    known_error{"ASK", error_code::service_unavailable, true, "the key is being moved; try again"},
+    known_error{"NOSCRIPT", error_code::service_unavailable, true, "try again"},
+    known_error{"UNKILLABLE", error_code::service_unavailable, false, ""},
+    known_error{"ERR max number of clients", error_code::rate_limited, true,
+                "raise the server's 'maxclients' or use fewer clients"},
+    known_error{"ERR DB index is out of range", error_code::invalid_argument, true,
+                "the server has no database with this number"},
+    known_error{"ERR invalid DB index", error_code::invalid_argument, true, ""},
+    known_error{"ERR increment or decrement would overflow", error_code::internal, true,
+                "the fence counter has reached its end; nothing was locked"},
+    known_error{"ERR value is not an integer", error_code::invalid_argument, true,
+                "the fence counter's key holds data of another program; it was left alone"},
+    known_error{"ERR AUTH", error_code::auth_failed, true, "check user and password"},
+    known_error{"ERR Client sent AUTH", error_code::auth_failed, true,
+                "the server has no password set"},
+};
+
+std::string_view first_word(std::string_view reply) noexcept {
+    return reply.substr(0, reply.find(' '));
+}
+
+const known_error* find(std::string_view reply) noexcept {
+    const auto is_of_kind = [&](const known_error& each) {
+        const bool is_text = each.begins_with.find(' ') != std::string_view::npos;
+        return is_text ? reply.starts_with(each.begins_with)
+                       : first_word(reply) == each.begins_with;
+    };
+    const auto* const found = std::find_if(known_errors.begin(), known_errors.end(), is_of_kind);
+    return found == known_errors.end() ? nullptr : found;
+}
+
+constexpr std::size_t longest_quote = 200;
+
+/// What may be repeated of a reply: what follows these words are keys and lock ids.
+std::string_view quotable(std::string_view reply) noexcept {
+    return reply.substr(0, std::min(reply.find(", with args beginning with"), longest_quote));
+}
+
+}  // namespace
+
+error_code code_of(std::string_view reply) noexcept {
+    const auto* const known = find(reply);
+    return known == nullptr ? error_code::internal : known->code;
+}
+
+bool is_refusal(std::string_view reply) noexcept {
+    const auto* const known = find(reply);
+    return known != nullptr && known->refusal;
+}
+
+bool may_concern_one_key(std::string_view reply) noexcept {
+    const std::string_view word = first_word(reply);
+    return word == "NOPERM" || word == "CROSSSLOT" || word == "MOVED" || word == "ASK" ||
+           word == "TRYAGAIN";
+}
+
+lock_error to_lock_error(std::string_view reply, const std::string& where, bool quote) {
+    const auto* const known = find(reply);
+    std::string message = where + " answered ";
+    message += quote ? quotable(reply) : first_word(reply);
+    if (known != nullptr && !known->advice.empty()) message.append(": ").append(known->advice);
+    return {code_of(reply), message};
+}
+
+}  // namespace syncguard::redis

@@ -1,0 +1,207 @@
+/// Which keys the script touches, and how.
+#include "monitor.hpp"
+#include "on_redis.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+class lock_script_in_redis : public on_redis {
+  protected:
+    void SetUp() override {
+        // The connection is made, and the script known, before anybody looks.
+        (void)locks_.is_locked("k");
+    }
+
+    /// Lets calls gather while the server is silent, so that many go together.
+    template <class Call>
+    void together(int count, Call call) {
+        server_.pause();
+        std::vector<std::future<void>> calls;
+        for (int i = 0; i < count; ++i)
+            calls.push_back(std::async(std::launch::async, [&, i] { call(i); }));
+        server_.resume();
+        for (auto& each : calls)
+            each.get();
+    }
+
+    const redis::backend locks_ = open();
+};
+
+bool names_a_fence(const std::string& word) {
+    return word.starts_with("syncguard:fence:");
+}
+
+bool is_script_call(const monitored_command& command) {
+    return command.words[0] == "EVALSHA" || command.words[0] == "EVAL";
+}
+
+/// The KEYS of a call of the script.
+std::set<std::string> declared_by(const monitored_command& call) {
+    const auto count = std::stol(call.words.at(2));
+    return {call.words.begin() + 3, call.words.begin() + 3 + count};
+}
+
+struct summary {
+    std::size_t largest_call = 0;  ///< In keys.
+    std::set<std::string> commands_on_fences{};
+    std::set<std::string> commands{};
+};
+
+/// Checks what holds for everything that is ever executed.
+summary checked(const std::vector<monitored_command>& executed) {
+    summary seen;
+    std::set<std::string> declared;
+    for (const auto& each : executed) {
+        if (!each.by_script) {
+            if (!is_script_call(each)) continue;
+            declared = declared_by(each);
+            seen.largest_call = std::max(seen.largest_call, declared.size());
+            continue;
+        }
+        seen.commands.insert(each.words[0]);
+        for (const auto& word : each.words) {
+            if (!names_a_fence(word)) continue;
+            EXPECT_TRUE(declared.contains(word)) << each.words[0] << " " << word;
+            seen.commands_on_fences.insert(each.words[0]);
+        }
+    }
+    return seen;
+}
+
+using names = std::set<std::string>;
+
+TEST_F(lock_script_in_redis, acquiring_reads_and_counts_a_fence_that_it_declares) {
+    monitor watch(server_);
+    (void)take(locks_, "k");
+    const auto seen = checked(watch.executed());
+    EXPECT_EQ(seen.commands, (names{"TIME", "GET", "INCR", "SET"}));
+    EXPECT_EQ(seen.commands_on_fences, (names{"GET", "INCR"}));
+    EXPECT_FALSE(locks_.acquire("k"));
+    const auto contended = checked(watch.executed());
+    EXPECT_EQ(contended.commands, (names{"TIME", "GET"}));
+    EXPECT_TRUE(contended.commands_on_fences.empty());
+}
+
+TEST_F(lock_script_in_redis, nothing_else_touches_a_fence) {
+    const auto id = take(locks_, "k");
+    monitor watch(server_);
+    const auto commands_of = [&](const auto& operation) {
+        (void)operation();
+        const auto seen = checked(watch.executed());
+        EXPECT_TRUE(seen.commands_on_fences.empty());
+        return seen.commands;
+    };
+    EXPECT_EQ(commands_of([&] { return locks_.extend(id); }), (names{"TIME", "GET", "SET"}));
+    EXPECT_EQ(commands_of([&] { return locks_.is_locked("k"); }), (names{"TIME", "GET"}));
+    EXPECT_EQ(commands_of([&] { return locks_.lookup(key_lookup{"k"}); }), (names{"TIME", "GET"}));
+    EXPECT_EQ(commands_of([&] { return locks_.lookup(ownership_lookup{id}); }),
+              (names{"TIME", "GET"}));
+    EXPECT_EQ(commands_of([&] { return locks_.release(id); }), (names{"TIME", "GET", "DEL"}));
+    EXPECT_EQ(commands_of([&] { return locks_.release(id); }), (names{"TIME", "GET"}));
+}
+
+TEST_F(lock_script_in_redis, the_same_holds_for_operations_that_travel_together) {
+    monitor watch(server_);
+    constexpr int many = 60;
+    std::vector<std::string> ids(many);
+    together(many, [&](int i) {
+        ids[static_cast<std::size_t>(i)] = take(locks_, "key " + std::to_string(i)).to_string();
+    });
+    auto seen = checked(watch.executed());
+    EXPECT_GT(seen.largest_call, 30U);
+    EXPECT_EQ(seen.commands_on_fences, (names{"GET", "INCR"}));
+
+    together(many, [&](int i) {
+        const auto& id = ids[static_cast<std::size_t>(i)];
+        const auto key = "key " + std::to_string(i);
+        switch (i % 5) {
+            case 0:
+                EXPECT_TRUE(locks_.extend(id).ok);
+                break;
+            case 1:
+                EXPECT_TRUE(locks_.is_locked(key));
+                break;
+            case 2:
+                EXPECT_TRUE(locks_.lookup(key_lookup{key}));
+                break;
+            case 3:
+                EXPECT_TRUE(locks_.lookup(ownership_lookup{id}));
+                break;
+            default:
+                EXPECT_TRUE(locks_.release(id).ok);
+        }
+    });
+    seen = checked(watch.executed());
+    EXPECT_GT(seen.largest_call, 10U);
+    EXPECT_EQ(seen.commands_on_fences, names{});
+
+    together(many, [&](int i) {
+        const auto& id = ids[static_cast<std::size_t>(i)];
+        if (i % 2 == 0) {
+            (void)locks_.release(id);
+        } else {
+            EXPECT_TRUE(locks_.acquire("other " + std::to_string(i)));
+        }
+    });
+    seen = checked(watch.executed());
+    EXPECT_EQ(seen.commands_on_fences, (names{"GET", "INCR"}));
+    for (const auto& [key, entry] : contents()) {
+        if (names_a_fence(key)) {
+            EXPECT_EQ(entry, (stored{"string", "1", -1})) << key;
+        }
+    }
+}
+
+TEST_F(lock_script_in_redis, operations_of_one_call_see_each_others_effects_in_their_order) {
+    constexpr int many = 40;
+    std::atomic<int> granted = 0;
+    together(many, [&](int /*i*/) {
+        if (auto lease = locks_.acquire("contended")) {
+            lease->detach();
+            ++granted;
+        }
+    });
+    EXPECT_EQ(granted, 1);
+    EXPECT_EQ(command({"GET", "syncguard:fence:syncguard:contended"}).text, "1");
+}
+
+TEST_F(lock_script_in_redis, it_is_sent_once_and_again_when_the_server_has_forgotten_it) {
+    monitor watch(server_);
+    const auto evals = [&] {
+        int count = 0;
+        for (const auto& each : watch.executed())
+            count += each.words[0] == "EVAL" ? 1 : 0;
+        return count;
+    };
+    const auto id = take(locks_, "k");
+    EXPECT_EQ(evals(), 0);
+    command({"SCRIPT", "FLUSH"});
+    EXPECT_TRUE(locks_.extend(id).ok);
+    EXPECT_EQ(evals(), 1);
+    command({"SCRIPT", "FLUSH"});
+    EXPECT_TRUE(locks_.release(id).ok);
+    EXPECT_EQ(evals(), 1);
+    EXPECT_FALSE(locks_.is_locked("k"));
+    EXPECT_EQ(evals(), 0);
+}
+
+TEST_F(lock_script_in_redis, a_forgotten_script_disturbs_none_of_many_calls) {
+    command({"SCRIPT", "FLUSH"});
+    together(100, [&](int i) {
+        const auto key = "k" + std::to_string(i);
+        const auto id = take(locks_, key);
+        EXPECT_TRUE(locks_.extend(id).ok);
+        EXPECT_TRUE(locks_.release(id).ok);
+    });
+    EXPECT_EQ(contents().size(), 100U);
+}
+
+}  // namespace
+}  // namespace syncguard::test

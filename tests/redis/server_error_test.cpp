@@ -1,0 +1,117 @@
+/// What the error replies of a Redis server mean.
+#include "../../src/redis/server_error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace syncguard::test {
+namespace {
+
+using redis::code_of;
+using redis::is_refusal;
+using redis::may_concern_one_key;
+using redis::to_lock_error;
+
+struct meaning {
+    std::string reply;
+    error_code code;
+    bool refusal;
+};
+
+const std::vector<meaning> meanings{
+    {"NOAUTH Authentication required.", error_code::auth_failed, true},
+    {"WRONGPASS invalid username-password pair or user is disabled.", error_code::auth_failed,
+     true},
+    {"NOPERM this user has no permissions to run the 'evalsha' command", error_code::auth_failed,
+     true},
+    {"ERR The user executing the script can't run this command or subcommand",
+     error_code::auth_failed, true},
+    {"ERR ACL failure in script: No permissions to access a key", error_code::auth_failed, true},
+    {"DENIED Redis is running in protected mode", error_code::auth_failed, true},
+    {"WRONGTYPE Operation against a key holding the wrong kind of value",
+     error_code::invalid_argument, true},
+    {"SYNTAX", error_code::invalid_argument, false},
+    {"INVALID", error_code::invalid_argument, false},
+    {"FOREIGNVALUE the key holds a value that is not a lock", error_code::invalid_argument, true},
+    {"CROSSSLOT Keys in request don't hash to the same slot", error_code::invalid_argument, true},
+    {"FENCEEND the fence counter has reached its end", error_code::internal, true},
+    {"ERR value is not an integer or out of range", error_code::invalid_argument, true},
+    {"ERR DB index is out of range", error_code::invalid_argument, true},
+    {"READONLY You can't write against a read only replica.", error_code::service_unavailable,
+     true},
+    {"LOADING Redis is loading the dataset in memory", error_code::service_unavailable, true},
+    {"MASTERDOWN Link with MASTER is down", error_code::service_unavailable, true},
+    {"MISCONF Errors writing to the AOF file", error_code::service_unavailable, true},
+    {"OOM command not allowed when used memory > 'maxmemory'.", error_code::service_unavailable,
+     true},
+    {"BUSY Redis is busy running a script.", error_code::service_unavailable, true},
+    {"NOREPLICAS Not enough good replicas to write.", error_code::service_unavailable, true},
+    {"TRYAGAIN Multiple keys request during rehashing of slot", error_code::service_unavailable,
+     true},
+    {"CLUSTERDOWN Hash slot not served", error_code::service_unavailable, true},
+    {"MOVED 3999 127.0.0.1:6381", error_code::service_unavailable, true},
+    {"ASK 3999 127.0.0.1:6381", error_code::service_unavailable, true},
+    {"NOSCRIPT No matching script. Please use EVAL.", error_code::service_unavailable, true},
+    {"ERR max number of clients reached", error_code::rate_limited, true},
+    {"ERR max number of clients + cluster connections reached", error_code::rate_limited, true},
+    {"", error_code::internal, false},
+    {"ERR", error_code::internal, false},
+    {"ERR wrong number of arguments", error_code::internal, false},
+    {"ERR unknown command 'EVALSHA'", error_code::internal, false},
+    {"SOMETHING new", error_code::internal, false},
+    // Words that only begin like a known one.
+    {"BUSYKEY Target key name already exists.", error_code::internal, false},
+    {"BUSYGROUP Consumer Group name already exists", error_code::internal, false},
+    {"ASKED", error_code::internal, false},
+    {"oom", error_code::internal, false},
+};
+
+TEST(errors_of_a_redis_server, mean_what_the_specification_says) {
+    for (const auto& [reply, code, refusal] : meanings) {
+        EXPECT_EQ(to_string(code_of(reply)), to_string(code)) << reply;
+        EXPECT_EQ(to_string(to_lock_error(reply, "Redis").code()), to_string(code)) << reply;
+    }
+}
+
+TEST(errors_of_a_redis_server, say_whether_anything_can_have_been_done) {
+    for (const auto& [reply, code, refusal] : meanings)
+        EXPECT_EQ(is_refusal(reply), refusal) << reply;
+}
+
+TEST(errors_of_a_redis_server, may_be_about_one_key_of_many) {
+    for (const char* word : {"NOPERM", "CROSSSLOT", "MOVED", "ASK", "TRYAGAIN"})
+        EXPECT_TRUE(may_concern_one_key(std::string(word) + " and more")) << word;
+    for (const char* word : {"NOAUTH", "OOM", "LOADING", "ERR", "", "BUSY", "READONLY", "ASKED"})
+        EXPECT_FALSE(may_concern_one_key(std::string(word) + " and more")) << word;
+}
+
+TEST(errors_of_a_redis_server, are_told_with_the_server_and_with_advice) {
+    const std::string message = to_lock_error("READONLY You can't write", "Redis at h:1").what();
+    EXPECT_EQ(message.find("Redis at h:1 answered READONLY You can't write: "), 0U) << message;
+    EXPECT_NE(message.find("primary"), std::string::npos) << message;
+}
+
+TEST(errors_of_a_redis_server, answers_to_credentials_are_not_repeated) {
+    const std::string message = to_lock_error("ERR odd word hunter2", "Redis", false).what();
+    EXPECT_EQ(message, "Redis answered ERR");
+}
+
+/// A server that does not have a command repeats what it was called with: keys and lock ids.
+TEST(errors_of_a_redis_server, what_a_command_was_called_with_is_not_repeated) {
+    for (const std::string reply :
+         {"ERR unknown command 'EVALSHA', with args beginning with: 'f0' '1' 'secret:key' ",
+          "ERR unknown command `EVALSHA`, with args beginning with: `f0`, `1`, `secret:key`, "}) {
+        const std::string message = to_lock_error(reply, "Redis").what();
+        EXPECT_EQ(message.find("secret"), std::string::npos) << message;
+        EXPECT_NE(message.find("unknown command"), std::string::npos) << message;
+    }
+}
+
+TEST(errors_of_a_redis_server, long_ones_are_cut) {
+    EXPECT_LT(std::string(to_lock_error("ERR " + std::string(5'000, 'x'), "Redis").what()).size(),
+              400U);
+}
+
+}  // namespace
+}  // namespace syncguard::test

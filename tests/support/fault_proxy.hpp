@@ -1,0 +1,141 @@
+/// A TCP proxy on 127.0.0.1 that breaks what passes through it, as a test says.
+#pragma once
+
+#include "owned_fd.hpp"
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+
+/// Which way bytes go.
+enum class direction { to_server, to_client };
+
+/// How a connection ends for both of its sides.
+enum class closing {
+    /// With FIN: the peer reads what was forwarded, then the end of the stream.
+    orderly,
+    /// With RST: the peer reads what was forwarded, then "connection reset".
+    reset,
+};
+
+/// Forwards every connection to a port of 127.0.0.1, faithfully until told otherwise: order is
+/// kept, the end of a stream is passed on, and so is a reset. If the target refuses a connection,
+/// the client's is reset.
+///
+/// All members may be called from any thread at any time. Faults hold for the connections there are
+/// and for new ones, until changed; each takes effect before its call returns.
+class fault_proxy {
+  public:
+    explicit fault_proxy(std::uint16_t target_port);
+    fault_proxy(const fault_proxy&) = delete;
+    fault_proxy& operator=(const fault_proxy&) = delete;
+    ~fault_proxy();
+
+    [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+    /// Holds back what arrives from now on for that long. 0 ends it; what is held back already
+    /// keeps its time.
+    void delay(direction way, std::chrono::milliseconds by);
+
+    /// Forwards nothing and reads nothing: senders are held up when the system's buffers are full.
+    /// Nothing is lost; `resume` lets it go on. The end of a stream is held back too.
+    void stall(direction way);
+    void resume(direction way);
+
+    /// Reads and drops what arrives, without a sign to the sender. The end of a stream still
+    /// passes.
+    void discard(direction way, bool on = true);
+
+    /// Cuts the connection that forwards the `bytes`th byte from now on, right after that byte;
+    /// 0 means before the next byte. Bytes are counted over all connections. What is on its way in
+    /// the other direction is lost. Happens once; a new call replaces the former.
+    void arm_cut(direction way, std::uint64_t bytes, closing how = closing::orderly);
+    void disarm_cut();
+
+    /// Forwards one byte with each system call, and waits between two of them. Without a pause
+    /// the receiver may find several bytes together.
+    void slice(direction way, bool on = true,
+               std::chrono::microseconds pause = std::chrono::microseconds(0));
+
+    /// Accepts new connections and closes them at once. Those that exist go on.
+    void refuse_connections(bool on = true);
+
+    /// Cuts all connections there are.
+    void drop_all(closing how = closing::orderly);
+
+    /// Connections accepted so far, without those refused.
+    [[nodiscard]] std::uint64_t connections() const;
+    [[nodiscard]] std::uint64_t refused() const;
+    /// Connections that are open now.
+    [[nodiscard]] std::size_t open_connections() const;
+    /// Bytes forwarded so far.
+    [[nodiscard]] std::uint64_t forwarded(direction way) const;
+    /// Bytes dropped by `discard` so far.
+    [[nodiscard]] std::uint64_t discarded(direction way) const;
+    /// How often `arm_cut` has struck.
+    [[nodiscard]] std::uint64_t cuts() const;
+
+  private:
+    using clock = std::chrono::steady_clock;
+
+    struct way_settings {
+        std::chrono::milliseconds delay{0};
+        bool stalled = false;
+        bool discarding = false;
+        bool slicing = false;
+        std::chrono::microseconds slice_pause{0};
+        std::uint64_t forwarded = 0;
+        std::uint64_t discarded = 0;
+    };
+    struct armed_cut {
+        direction way;
+        std::uint64_t bytes_left;
+        closing how;
+    };
+    struct connection;
+    struct flow;
+
+    [[nodiscard]] way_settings& settings(direction way);
+    [[nodiscard]] const way_settings& settings(direction way) const;
+
+    template <class Change>
+    void change(Change how);
+    void run();
+    void wait_for_work(std::unique_lock<std::mutex>& lock);
+    void accept_all();
+    /// These return how the connection must end, if it must.
+    [[nodiscard]] std::optional<closing> pump(connection& which);
+    [[nodiscard]] std::optional<closing> read(connection& which, direction way);
+    [[nodiscard]] std::optional<closing> write(connection& which, direction way);
+
+    owned_fd listener_;
+    std::uint16_t target_port_;
+    std::uint16_t port_;
+    owned_fd wake_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable dropped_;
+    std::array<way_settings, 2> settings_;
+    std::optional<armed_cut> cut_;
+    std::optional<closing> drop_;
+    bool refusing_ = false;
+    bool stopping_ = false;
+    std::uint64_t accepted_ = 0;
+    std::uint64_t refused_ = 0;
+    std::uint64_t cuts_ = 0;
+    std::list<connection> connections_;
+    std::thread thread_;
+};
+
+}  // namespace syncguard::test

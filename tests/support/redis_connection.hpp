@@ -1,0 +1,51 @@
+/// A small blocking Redis client, independent of the library under test.
+#pragma once
+
+#include "owned_fd.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+
+/// An answer in RESP2. Text is what a status, an error or a bulk string says.
+struct redis_reply {
+    std::string text;
+    std::int64_t integer = 0;
+    std::vector<redis_reply> list;
+    bool is_null = false;
+    bool is_error = false;
+};
+
+/// One connection. Throws `std::runtime_error` if it breaks, or if the server is silent for longer
+/// than `patience`; what the server answers, errors too, is a reply.
+class redis_connection {
+  public:
+    explicit redis_connection(const std::filesystem::path& unix_socket,
+                              std::chrono::milliseconds patience = std::chrono::seconds(20));
+    /// On 127.0.0.1.
+    explicit redis_connection(std::uint16_t port,
+                              std::chrono::milliseconds patience = std::chrono::seconds(20));
+
+    /// Arguments may hold any bytes.
+    redis_reply command(const std::vector<std::string>& arguments);
+
+    /// The halves of `command`, for what happens between them.
+    void send(const std::vector<std::string>& arguments);
+    [[nodiscard]] redis_reply receive();
+
+  private:
+    redis_connection(owned_fd socket, std::chrono::milliseconds patience);
+
+    void receive_more();
+    [[nodiscard]] std::string line();
+    [[nodiscard]] std::string bytes(std::size_t count);
+
+    owned_fd socket_;
+    std::string received_;
+};
+
+}  // namespace syncguard::test

@@ -1,0 +1,97 @@
+/// A real redis-server for one test: started, stopped, paused and asked by the test alone.
+#pragma once
+
+#include "controlled_clock/controlled_clock.hpp"
+#include "loopback.hpp"
+#include "redis_connection.hpp"
+#include "temporary_folder.hpp"
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+
+/// Makes the server listen for TLS on a second port.
+struct redis_tls {
+    std::filesystem::path certificate;
+    std::filesystem::path key;
+    /// Who signs the clients' certificates.
+    std::filesystem::path ca;
+    /// Whether a client must show one.
+    bool clients_need_certificates = false;
+};
+
+struct redis_server_options {
+    /// For the command line of redis-server, such as {"--requirepass", "x"}. They override those
+    /// that every server gets: no persistence, 127.0.0.1 only.
+    std::vector<std::string> arguments = {};
+    /// What `command` and the wait for the server's start authenticate with, if the server asks for
+    /// it. A password without a user name is that of the default user.
+    std::string username = {};
+    std::string password = {};
+    std::optional<redis_tls> tls = {};
+    /// Whether the server's time is the test's to decide. It then begins frozen at the host's time.
+    bool controlled_clock = false;
+};
+
+/// Runs from construction to destruction, in a folder of its own, on ports of its own. It ends with
+/// the thread that started it, even if the test crashes.
+class redis_server {
+  public:
+    /// Returns when the server answers; throws with the end of its log if it does not.
+    explicit redis_server(redis_server_options options = {});
+    redis_server(const redis_server&) = delete;
+    redis_server& operator=(const redis_server&) = delete;
+    ~redis_server();
+
+    [[nodiscard]] std::uint16_t port() const { return port_.number(); }
+    /// Of a server with TLS.
+    [[nodiscard]] std::uint16_t tls_port() const { return tls_port_.number(); }
+    [[nodiscard]] std::filesystem::path socket_path() const { return folder_ / "redis.sock"; }
+    [[nodiscard]] std::string url() const;
+    /// What the server said so far.
+    [[nodiscard]] std::string log() const;
+
+    /// Less than 1 while it is down.
+    [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+    /// Ends it as a crash would: what is not on disk is lost.
+    void kill();
+    /// Starts it again, after a `kill` if it is running, on the same ports and in the same folder.
+    void restart();
+    /// Between the two the server is silent, while the system accepts connections for it.
+    void pause() const;
+    void resume() const;
+
+    /// Sends one command on a connection of its own.
+    redis_reply command(const std::vector<std::string>& arguments) const;
+
+    /// The time by the server's own clock.
+    [[nodiscard]] std::chrono::sys_time<std::chrono::milliseconds> now() const;
+    /// For a controlled clock: steps it, whether it stands or runs.
+    void advance(std::chrono::milliseconds by);
+    /// For a controlled clock: lets it run from now on, that much ahead of the host's.
+    void set_offset(std::chrono::milliseconds ahead_of_host);
+
+  private:
+    void start();
+    [[nodiscard]] controlled_clock& clock();
+    [[nodiscard]] std::vector<std::string> command_line() const;
+    [[nodiscard]] std::vector<std::string> environment() const;
+    [[nodiscard]] bool answers() const;
+    [[nodiscard]] bool has_ended();
+
+    redis_server_options options_;
+    temporary_folder folder_;
+    std::optional<controlled_clock> clock_;
+    reserved_port port_;
+    reserved_port tls_port_;
+    pid_t pid_ = -1;
+};
+
+}  // namespace syncguard::test
