@@ -8,7 +8,7 @@
 
 namespace syncguard::bench {
 
-/// Nanoseconds per iteration of each benchmark, by name: the median of its repetitions.
+/// Figures by name. Of a benchmark: nanoseconds per iteration, the median of its repetitions.
 using medians = std::map<std::string, double>;
 
 /// Something that must hold of the figures.
@@ -21,7 +21,9 @@ struct bar {
 };
 
 /// Runs all registered benchmarks, interleaved and repeated, prints them and the bars; returns the
-/// exit code of the program: 0 if every bar is met.
-int run_and_judge(int argc, char** argv, const std::vector<bar>& bars);
+/// exit code of the program: 0 if every bar is met. The figures of `measure_more` join those of the
+/// benchmarks.
+int run_and_judge(int argc, char** argv, const std::vector<bar>& bars,
+                  const std::function<medians()>& measure_more = {});
 
 }  // namespace syncguard::bench

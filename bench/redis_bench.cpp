@@ -1,0 +1,316 @@
+/// The Redis engine beside what else one could use: the same scripts sent by hand, the
+/// specification's scripts in a pipeline, and lock libraries of Node.
+#include "../src/redis/scripts.hpp"
+#include "../tests/support/redis_server.hpp"
+#include "support/bars.hpp"
+#include "support/live_locks.hpp"
+#include "support/node_peer.hpp"
+#include "support/one_cpu.hpp"
+#include "support/redis_connection.hpp"
+#include "support/redis_keys.hpp"
+#include "support/redis_peer.hpp"
+#include "support/rounds.hpp"
+
+#include <syncguard/async.hpp>
+#include <syncguard/redis.hpp>
+
+#include <benchmark/benchmark.h>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <malloc.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <future>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace syncguard::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The servers, and the CPU that those for round trips share with their clients.
+///
+/// They are made all at once, before there is an engine: engines are brought to rest by a fork.
+struct servers {
+    servers() {
+        fill_with_live_locks(busy, 1'000);
+        fill_with_live_locks(with_1k_locks, 1'000);
+        fill_with_live_locks(with_1m_locks, 1'000'000);
+    }
+
+    test::redis_server busy;
+    std::optional<one_cpu> confinement{std::in_place};
+    test::redis_server with_1k_locks;
+    test::redis_server with_1m_locks;
+    test::redis_server of_held_leases;
+};
+
+servers& all_servers() {
+    static servers made;
+    return made;
+}
+
+redis::backend connect_to(const test::redis_server& server) {
+    return redis::backend({.host = "127.0.0.1", .port = server.port()});
+}
+
+void acquire_and_release(const redis::backend& locks, const std::string& key) {
+    auto lease = locks.acquire(key, {.ttl = 30s});
+    if (!lease || !lease->release().ok) throw std::runtime_error(key + " was not granted");
+}
+
+void syncguard_pair(benchmark::State& state) {
+    static const auto locks = connect_to(all_servers().with_1k_locks);
+    for (auto _ : state)
+        acquire_and_release(locks, "bench:payment:4711");
+}
+
+void syncguard_pair_among_1m(benchmark::State& state) {
+    static const auto locks = connect_to(all_servers().with_1m_locks);
+    for (auto _ : state)
+        acquire_and_release(locks, "bench:payment:4711");
+}
+
+/// The engine's script answers with a list: the server's time, and one number for each operation.
+bool granted_or_released(const redisReply& reply) {
+    return reply.type == REDIS_REPLY_ARRAY && reply.elements == 2 &&
+           reply.element[1]->type == REDIS_REPLY_INTEGER && reply.element[1]->integer > 0;
+}
+
+/// The engine's own script, called as the engine calls it for one lease.
+blocking_pairs engine_script_by_hand(const test::redis_server& server, const std::string& key) {
+    const std::string script(redis::lock_script().text);
+    return {server,
+            {.script = script,
+             .append_arguments =
+                 [key](std::string_view lock_id, redis_command& command) {
+                     command.insert(command.end(),
+                                    {"3", lock_key(key), index_key(lock_id), fence_key(key),
+                                     "acquire", std::string(lock_id), "30000", '"' + key + '"'});
+                 },
+             .says_success = granted_or_released},
+            {.script = script,
+             .append_arguments =
+                 [key](std::string_view lock_id, redis_command& command) {
+                     command.insert(command.end(), {"2", lock_key(key), index_key(lock_id),
+                                                    "release_known", std::string(lock_id)});
+                 },
+             .says_success = granted_or_released}};
+}
+
+void hiredis_pair(benchmark::State& state) {
+    static auto peer = engine_script_by_hand(all_servers().with_1k_locks, "bench:invoice:4711");
+    for (auto _ : state)
+        peer.pair();
+}
+
+/// No bar hangs on it: it tells how much of a pair is the way to the server and back.
+void hiredis_ping(benchmark::State& state) {
+    static auto connection = redis_connection::over_tcp(all_servers().with_1k_locks.port());
+    for (auto _ : state)
+        connection.call({"PING"});
+}
+
+BENCHMARK(syncguard_pair)->UseRealTime();
+BENCHMARK(syncguard_pair_among_1m)->UseRealTime();
+BENCHMARK(hiredis_pair)->UseRealTime();
+BENCHMARK(hiredis_ping)->UseRealTime();
+
+constexpr auto warm_up = 300ms;
+/// Node's compiler takes its time.
+constexpr auto warm_up_of_node = 1s;
+constexpr auto span = 1s;
+constexpr int rounds = 7;
+
+/// Many threads on one client, each with a key of its own.
+double operations_per_second_of_64_threads(const redis::backend& locks) {
+    struct alignas(64) counter {
+        std::atomic<long> operations{0};
+    };
+    std::array<counter, 64> counters;
+    std::atomic<bool> stopping{false};
+    const auto total = [&] {
+        long sum = 0;
+        for (const auto& each : counters)
+            sum += each.operations.load(std::memory_order_relaxed);
+        return sum;
+    };
+
+    std::vector<std::future<void>> threads;
+    for (std::size_t i = 0; i < counters.size(); ++i) {
+        threads.push_back(std::async(std::launch::async, [&, i] {
+            const std::string key = "bench:thread:" + std::to_string(i);
+            while (!stopping.load(std::memory_order_relaxed)) {
+                acquire_and_release(locks, key);
+                counters[i].operations.fetch_add(2, std::memory_order_relaxed);
+            }
+        }));
+    }
+    std::this_thread::sleep_for(warm_up);
+    const long operations_before = total();
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(span);
+    const long operations = total() - operations_before;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    stopping = true;
+    for (auto& thread : threads)
+        thread.get();
+    return static_cast<double>(operations) / elapsed.count();
+}
+
+/// What the coroutines of one thread share.
+struct turns {
+    long operations = 0;
+    bool over = false;
+};
+
+boost::asio::awaitable<void> take_turns_with(const redis::backend& locks, std::string key,
+                                             turns& shared) {
+    while (!shared.over) {
+        auto lease = co_await async_acquire(locks, key, {.ttl = 30s}, boost::asio::use_awaitable);
+        if (!lease) throw std::runtime_error(key + " was not granted");
+        co_await async_release(*lease, {}, boost::asio::use_awaitable);
+        shared.operations += 2;
+    }
+}
+
+/// As many operations under way as the pipeline has, by coroutines of one thread. No bar hangs on
+/// it: beside the 64 threads it tells what putting threads to sleep and waking them costs.
+double operations_per_second_of_256_coroutines(const redis::backend& locks) {
+    turns shared;
+    boost::asio::io_context io(1);
+    std::exception_ptr failure;
+    for (int i = 0; i < 256; ++i) {
+        boost::asio::co_spawn(
+            io, take_turns_with(locks, "bench:coroutine:" + std::to_string(i), shared),
+            [&](std::exception_ptr thrown) {
+                if (thrown) failure = std::move(thrown);
+            });
+    }
+    io.run_for(warm_up);
+    const long operations_before = shared.operations;
+    const auto begin = std::chrono::steady_clock::now();
+    io.run_for(span);
+    const long operations = shared.operations - operations_before;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    shared.over = true;
+    io.run();
+    if (failure) std::rethrow_exception(failure);
+    return static_cast<double>(operations) / elapsed.count();
+}
+
+/// What malloc has given out, large pieces included.
+std::size_t bytes_in_use() {
+    const auto information = ::mallinfo2();
+    return information.uordblks + information.hblkhd;
+}
+
+double bytes_per_held_lease() {
+    constexpr std::size_t count = 100'000;
+    const auto locks = connect_to(all_servers().of_held_leases);
+    // Buffers and tables that do not grow with the number of leases are there from now on.
+    acquire_and_release(locks, "bench:first");
+
+    const std::size_t before = bytes_in_use();
+    std::vector<decltype(locks.acquire(""))> held;
+    held.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        held.push_back(locks.acquire("bench:held:" + std::to_string(i), {.ttl = 1h}));
+        if (!held.back()) throw std::runtime_error("a lease was not granted");
+    }
+    const std::size_t after = bytes_in_use();
+    // Nobody else uses that server: no need to release them one by one.
+    for (auto& lease : held)
+        lease->detach();
+    return static_cast<double>(after - before) / static_cast<double>(count);
+}
+
+/// The bar is set by redlock in the version that npm installs unasked: of the same kind as
+/// SyncGuard, with a script and a random id for each acquisition and a release that verifies the
+/// id. The others are shown beside it, without a bar: redlock-next is a pre-release of redlock 5;
+/// redis-semaphore is of a lighter kind, with a plain SET NX and a release that does not tell its
+/// outcome.
+const std::vector<std::string> node_libraries = {"redlock", "redlock-next", "redis-semaphore"};
+
+medians measure_throughput_and_memory() {
+    const double bytes = bytes_per_held_lease();
+
+    all_servers().confinement.reset();
+    const auto& server = all_servers().busy;
+    const auto locks = connect_to(server);
+    pipelined_spec_scripts pipeline(server);
+    std::vector<contestant> contestants = {
+        {"syncguard_64_threads", [&] { return operations_per_second_of_64_threads(locks); }},
+        {"syncguard_256_coroutines",
+         [&] { return operations_per_second_of_256_coroutines(locks); }},
+        {"hiredis_pipeline", [&] { return pipeline.operations_per_second(warm_up, span); }}};
+    std::printf("\n");
+    for (const auto& library : node_libraries) {
+        contestants.push_back({library, [peer = node_peer(server, library)] {
+                                   return peer.operations_per_second(warm_up_of_node, span);
+                               }});
+    }
+    auto figures = take_turns(contestants, rounds, "operations/s");
+    figures["bytes_per_held_lease"] = bytes;
+    return figures;
+}
+
+}  // namespace
+}  // namespace syncguard::bench
+
+int main(int argc, char** argv) try {
+    using namespace syncguard::bench;
+    all_servers();
+    return run_and_judge(
+        argc, argv,
+        {{.what = "redis: time of a pair beside the same scripts by blocking hiredis",
+          .figure =
+              [](const medians& ns) { return ns.at("syncguard_pair") / ns.at("hiredis_pair"); },
+          .limit = 1.10,
+          .must_be = bar::direction::at_most,
+          .unit = "x"},
+         {.what = "redis: 64 threads beside the specification's scripts, pipelined 256 deep",
+          .figure =
+              [](const medians& rate) {
+                  return rate.at("syncguard_64_threads") / rate.at("hiredis_pipeline");
+              },
+          .limit = 1.5,
+          .must_be = bar::direction::at_least,
+          .unit = "x"},
+         {.what = "redis: 64 threads beside redlock on Node at its best",
+          .figure =
+              [](const medians& rate) {
+                  return rate.at("syncguard_64_threads") / rate.at("redlock");
+              },
+          .limit = 2,
+          .must_be = bar::direction::at_least,
+          .unit = "x"},
+         {.what = "redis: time of a pair among 1 000 000 live locks beside 1 000",
+          .figure =
+              [](const medians& ns) {
+                  return ns.at("syncguard_pair_among_1m") / ns.at("syncguard_pair");
+              },
+          .limit = 1.25,
+          .must_be = bar::direction::at_most,
+          .unit = "x"},
+         {.what = "redis: client memory of a held lease",
+          .figure = [](const medians& figures) { return figures.at("bytes_per_held_lease"); },
+          .limit = 1000,
+          .must_be = bar::direction::at_most,
+          .unit = "bytes"}},
+        measure_throughput_and_memory);
+} catch (const std::exception& failure) {
+    std::fprintf(stderr, "redis_bench: %s\n", failure.what());
+    return 1;
+}

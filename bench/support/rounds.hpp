@@ -1,0 +1,22 @@
+/// Contestants that Google Benchmark cannot run, because they are many threads or other programs.
+#pragma once
+
+#include "bars.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace syncguard::bench {
+
+struct contestant {
+    std::string name;
+    /// Works for a second or more; returns the figure.
+    std::function<double()> round;
+};
+
+/// Lets the contestants take turns, so that what disturbs the machine disturbs all. Prints a table,
+/// and returns the median of each.
+medians take_turns(const std::vector<contestant>& contestants, int rounds, const std::string& unit);
+
+}  // namespace syncguard::bench
