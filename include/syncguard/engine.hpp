@@ -26,6 +26,10 @@ struct acquire_request {
     std::string_view key;
     lock_id id;
     milliseconds ttl;
+    /// Until then a locked key is not yet an answer: an engine that is told when locks become free
+    /// tries again whenever this one may have, and answers `locked` only when this time has come.
+    /// An engine that cannot be told answers at once.
+    std::chrono::steady_clock::time_point linger_until{};
 };
 struct release_request {
     lock_id id;
@@ -67,9 +71,15 @@ struct outcome {
     unix_time expires_at{};                ///< After `acquire` and `extend`, by the store's clock.
     syncguard::fence fence;                ///< After `acquire`.
     std::optional<lock_record> record;     ///< After a lookup.
+    /// After an acquisition that lingered: when the attempt that was granted began.
+    std::optional<lease_clock::time_point> attempt_began;
+    /// After an acquisition that found the key locked: how long that can last if nothing happens,
+    /// where that costs nothing to know.
+    std::optional<milliseconds> locked_for;
 
     [[nodiscard]] static outcome granted(unix_time expires_at, syncguard::fence fence) {
-        return {.ok = true, .reason = {}, .expires_at = expires_at, .fence = fence, .record = {}};
+        outcome answer{.ok = true, .reason = {}, .expires_at = expires_at, .fence = fence};
+        return answer;
     }
     [[nodiscard]] static outcome done() { return {.ok = true}; }
     [[nodiscard]] static outcome extended(unix_time expires_at) {
@@ -77,6 +87,11 @@ struct outcome {
     }
     [[nodiscard]] static outcome failed(failure_reason reason) {
         return {.ok = false, .reason = reason};
+    }
+    [[nodiscard]] static outcome locked(std::optional<milliseconds> at_most = {}) {
+        outcome answer = failed(failure_reason::locked);
+        answer.locked_for = at_most;
+        return answer;
     }
     [[nodiscard]] static outcome yes_or_no(bool answer) { return {.ok = answer}; }
     [[nodiscard]] static outcome found(lock_record record) {
