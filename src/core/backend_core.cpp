@@ -230,7 +230,7 @@ void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> do
         made = std::make_shared<call>();
         prepare(*made);
         finish = [made, conclude, done, self = shared_from_this()](std::exception_ptr failure,
-                                                                   outcome answer) {
+                                                                   outcome answer) mutable {
             Result result{};
             try {
                 if (!failure) result = conclude(*made, std::move(answer));
@@ -238,6 +238,9 @@ void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> do
                 failure = std::current_exception();
             }
             if (failure) failure = with_context(*made, std::move(failure));
+            // Let go before telling: whoever is told may be about to end the process, and must not
+            // leave the end of the store to this thread.
+            self.reset();
             done(std::move(failure), std::move(result));
         };
     } catch (...) {

@@ -83,8 +83,9 @@ void lease_core::start_release(const call_options& options, std::stop_token stop
     }
     backend_->start_release(id_, key_, options, std::move(stop),
                             [self = shared_from_this(), done = std::move(done)](
-                                std::exception_ptr failure, release_result result) {
+                                std::exception_ptr failure, release_result result) mutable {
                                 self->end_release(failure != nullptr);
+                                self.reset();
                                 done(std::move(failure), result);
                             });
 }
@@ -134,12 +135,13 @@ void lease_core::start_extend(const extend_options& options, std::stop_token sto
     backend_->start_extend(
         id_, key_, options, std::move(stop),
         [self = shared_from_this(), done = std::move(done), sent_at = lease_clock::now(),
-         ttl = options.ttl](std::exception_ptr failure, extend_result result) {
+         ttl = options.ttl](std::exception_ptr failure, extend_result result) mutable {
             if (failure) {
                 self->end_extend(nullptr, {});
             } else {
                 self->end_extend(&result, sent_at + ttl);
             }
+            self.reset();
             done(std::move(failure), result);
         });
 }
@@ -192,12 +194,13 @@ void lease_core::dispose() noexcept {
 
 void lease_core::dispose_in_background(const std::function<void()>& finished) noexcept {
     try {
-        start_release(
-            {}, {},
-            [self = shared_from_this(), finished](std::exception_ptr failure, release_result) {
-                if (failure) self->report(std::move(failure));
-                if (finished) finished();
-            });
+        start_release({}, {},
+                      [self = shared_from_this(), finished](std::exception_ptr failure,
+                                                            release_result) mutable {
+                          if (failure) self->report(std::move(failure));
+                          self.reset();
+                          if (finished) finished();
+                      });
     } catch (...) {
         report(std::current_exception());
         if (finished) finished();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -16,7 +17,13 @@ class owned_thread {
     /// it can go on for a moment after `end`. One caller at a time.
     template <class Body>
     void ensure_started(Body body) {
-        if (!thread_.joinable()) thread_ = std::thread(std::move(body));
+        if (thread_.joinable()) return;
+        std::promise<void> ended;
+        body_ended_ = ended.get_future();
+        thread_ = std::thread([body = std::move(body), ended = std::move(ended)]() mutable {
+            body();
+            ended.set_value();
+        });
     }
 
     /// In a forked child the thread does not exist, although the parent's has left its traces: a
@@ -24,12 +31,13 @@ class owned_thread {
     /// own reference is never given up.
     [[nodiscard]] bool is_left_behind() const noexcept;
 
-    /// Waits until `body`, which has been told to, returns. Called on the thread itself, or in a
-    /// forked child, it only lets go.
+    /// Waits until `body`, which has been told to, returns. In a forked child it only lets go;
+    /// called on the thread itself, it leaves the waiting to the end of the process.
     void end();
 
   private:
     std::thread thread_;
+    std::future<void> body_ended_;
     std::uint32_t process_;
 };
 
