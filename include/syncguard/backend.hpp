@@ -59,7 +59,8 @@ class basic_backend {
     [[nodiscard]] acquire_result<Capabilities> acquire(std::string_view key,
                                                        const acquire_options& options = {},
                                                        std::stop_token stop = {}) const {
-        return detail::access::result<Capabilities>(core_->acquire(key, options, std::move(stop)));
+        return detail::access::result<Capabilities>(
+            core_->acquire(key, options, std::move(stop)).lease);
     }
 
     /// Frees a lock by its id. Safe to repeat: at most one call frees, and never another's lock.

@@ -64,30 +64,29 @@ using held_for = std::conditional_t<Capabilities::supports_fencing, held, unfenc
 
 namespace detail {
 
-/// Calls `attempt` until it returns true. Throws `acquisition_timeout` or `aborted`, and whatever
-/// `attempt` throws; a `network_timeout` that is due to this loop's own deadline counts as
-/// `acquisition_timeout`.
-void retry_until_acquired(
-    std::string_view key, const lock_options& options,
-    const std::function<bool(const acquire_options& options, std::stop_token stop)>& attempt);
+[[nodiscard]] std::shared_ptr<lease_core> acquire_with_retries(const backend_core& backend,
+                                                               std::string_view key,
+                                                               const lock_options& options);
 
 }  // namespace detail
 
 /// Acquires with the retries of `lock()`, for those who want a lease. There is always at least one
-/// attempt. Throws `lock_error`: `acquisition_timeout` when retries or time run out (its `cause()`
-/// is the last failure if the store did not answer in time), `aborted` when `options.stop` is
-/// requested, `invalid_argument`, and system failures, which are not retried.
+/// attempt, unless others of this process wait for the same key to the end. Throws `lock_error`:
+/// `acquisition_timeout` when retries or time run out (its `cause()` is the last failure if the
+/// store did not answer at the end), `aborted` when `options.stop` is requested,
+/// `invalid_argument`, and system failures of the first attempt. Who has begun to wait goes on
+/// through failures of the store.
+///
+/// Waiting: where the store tells when the lock becomes free, this ends the pause between two
+/// attempts, and does not count as a retry. Callers of one backend that wait for the same key do so
+/// in the order in which they came; only the first asks the store.
 ///
 /// Thread safety: as the backend's. `options.stop` wakes a waiting caller at once.
 template <lock_backend B>
 [[nodiscard]] lease<typename B::capabilities_type> acquire_with_retries(
     const B& backend, std::string_view key, const lock_options& options = {}) {
-    acquire_result<typename B::capabilities_type> acquired;
-    detail::retry_until_acquired(key, options,
-                                 [&](const acquire_options& attempt, std::stop_token stop) {
-                                     acquired = backend.acquire(key, attempt, std::move(stop));
-                                     return acquired.ok();
-                                 });
+    auto acquired = detail::access::result<typename B::capabilities_type>(
+        detail::acquire_with_retries(detail::access::core(backend), key, options));
     if (options.on_release_error) acquired->on_release_error(options.on_release_error);
     return *std::move(acquired);
 }

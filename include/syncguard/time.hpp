@@ -22,6 +22,11 @@ inline constexpr milliseconds time_tolerance{1000};
     return expires_at > now - time_tolerance;
 }
 
+/// How long after `now` a lock can still be live, if nothing happens to it.
+[[nodiscard]] constexpr milliseconds longest_life(unix_time expires_at, unix_time now) noexcept {
+    return expires_at + time_tolerance - now;
+}
+
 /// The clock by which a lease knows its own end. It never steps and, unlike
 /// `std::chrono::steady_clock`, it goes on while the machine is suspended: a laptop that slept
 /// through a TTL wakes up with a lease that says so.

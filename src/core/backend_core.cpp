@@ -1,5 +1,6 @@
 #include "fence_limits.hpp"
 #include "longest_wait.hpp"
+#include "waiting_line.hpp"
 
 #include <syncguard/detail/backend_core.hpp>
 #include <syncguard/key.hpp>
@@ -52,11 +53,12 @@ milliseconds checked_ttl(milliseconds ttl) {
 // Preparation: check everything, then say what to ask the engine.
 
 void prepare_acquire(call& made, std::string_view key, const acquire_options& options,
-                     const backend_options& defaults, std::stop_token stop) {
+                     const backend_options& defaults, std::stop_token stop,
+                     std::chrono::steady_clock::time_point linger_until = {}) {
     made.key = normalize_and_validate_key(key);
     made.ttl = checked_ttl(options.ttl);
     bound_call(made, options.timeout, defaults, std::move(stop));
-    made.what = acquire_request{made.key, lock_id::generate(), made.ttl};
+    made.what = acquire_request{made.key, lock_id::generate(), made.ttl, linger_until};
     // The lease must not outlive the lock, so its time starts before the store hears of it.
     made.sent_at = lease_clock::now();
 }
@@ -137,7 +139,9 @@ std::exception_ptr with_context(const call& made, std::exception_ptr failure) {
 }  // namespace
 
 backend_core::backend_core(std::shared_ptr<engine> store, backend_options options)
-    : store_(std::move(store)), options_(std::move(options)) {
+    : store_(std::move(store)),
+      options_(std::move(options)),
+      line_(std::make_unique<waiting_line>()) {
     if (!store_) throw lock_error(error_code::invalid_argument, "a backend needs an engine");
     if (options_.operation_timeout <= milliseconds{0}) {
         throw lock_error(error_code::invalid_argument, "operation_timeout must be positive");
@@ -147,10 +151,13 @@ backend_core::backend_core(std::shared_ptr<engine> store, backend_options option
     }
 }
 
+backend_core::~backend_core() = default;
+
 backend_core::lease_pointer backend_core::conclude_acquire(call& made, const outcome& answer,
                                                            disposal how_to_dispose) const {
     if (!answer.ok) return nullptr;
     const auto& asked = std::get<acquire_request>(*made.what);
+    const auto began = answer.attempt_began.value_or(made.sent_at);
     try {
         warn_if_fence_runs_out(answer.fence, made.key, options_.on_warning);
         return std::make_shared<lease_core>(grant{.backend = shared_from_this(),
@@ -158,7 +165,7 @@ backend_core::lease_pointer backend_core::conclude_acquire(call& made, const out
                                                   .id = asked.id,
                                                   .fence = answer.fence,
                                                   .expires_at = answer.expires_at,
-                                                  .deadline = made.sent_at + made.ttl},
+                                                  .deadline = began + made.ttl},
                                             how_to_dispose);
     } catch (...) {
         // Nobody will ever own this grant: out of memory must not leave the key locked.
@@ -177,13 +184,14 @@ outcome backend_core::perform(const call& made) const {
     }
 }
 
-backend_core::lease_pointer backend_core::acquire(std::string_view key,
-                                                  const acquire_options& options,
-                                                  std::stop_token stop) const {
+backend_core::attempt backend_core::acquire(
+    std::string_view key, const acquire_options& options, std::stop_token stop,
+    std::chrono::steady_clock::time_point linger_until) const {
     call made;
-    prepare_acquire(made, key, options, options_, std::move(stop));
+    prepare_acquire(made, key, options, options_, std::move(stop), linger_until);
     const outcome answer = perform(made);
-    return conclude_acquire(made, answer, disposal::blocking);
+    return {.lease = conclude_acquire(made, answer, disposal::blocking),
+            .locked_for = answer.locked_for};
 }
 
 release_result backend_core::release(std::string_view id, std::string_view key,

@@ -1,28 +1,23 @@
 #include "longest_wait.hpp"
+#include "waiting_line.hpp"
 
+#include <syncguard/detail/backend_core.hpp>
+#include <syncguard/key.hpp>
 #include <syncguard/lock.hpp>
 
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 
 namespace syncguard::detail {
 
 namespace {
 
 using std::chrono::steady_clock;
-
-[[noreturn]] void give_up(std::string_view key, unsigned attempts, steady_clock::duration waited) {
-    throw lock_error(error_code::acquisition_timeout,
-                     "somebody else held the lock for " +
-                         std::to_string(std::chrono::duration_cast<milliseconds>(waited).count()) +
-                         " ms and " + std::to_string(attempts) +
-                         (attempts == 1 ? " attempt" : " attempts") +
-                         "; wait longer, retry more often, or look who holds it",
-                     {.key = std::string(key), .lock_id = {}});
-}
 
 [[noreturn]] void abort_waiting(std::string_view key) {
     throw lock_error(error_code::aborted, "waiting for the lock was cancelled",
@@ -37,58 +32,127 @@ void refuse_negative(const lock_options& options) {
     }
 }
 
-/// Returns early when `stop` is requested.
-void sleep_interruptibly(milliseconds pause, const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock guard(mutex);
-    never.wait_for(guard, stop, bounded_wait(pause), [] { return false; });
-}
-
 /// Jitter spreads waiters, nothing more: a cheap generator seeded once for each thread will do.
 double random_fraction() {
     thread_local std::minstd_rand generator(std::random_device{}());
     return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
 }
 
-}  // namespace
+/// What does not mean that waiting is in vain.
+bool may_pass(error_code code) {
+    return code == error_code::service_unavailable || code == error_code::network_timeout ||
+           code == error_code::rate_limited;
+}
 
-void retry_until_acquired(
-    std::string_view key, const lock_options& options,
-    const std::function<bool(const acquire_options& options, std::stop_token stop)>& attempt) {
-    refuse_negative(options);
-    const auto began = steady_clock::now();
-    const auto left = [&] {
-        if (options.timeout == milliseconds::max()) return milliseconds::max();
-        return options.timeout - std::chrono::floor<milliseconds>(steady_clock::now() - began);
-    };
+/// One caller on its way to a lock. Its time is divided into rounds, one for each attempt that the
+/// retry policy grants; a round lasts as long as the policy's pause.
+class waiting_caller {
+  public:
+    waiting_caller(const backend_core& backend, std::string_view key, const lock_options& options)
+        : backend_(backend),
+          key_(normalize_and_validate_key(key)),
+          options_(options),
+          began_(steady_clock::now()) {}
 
-    for (unsigned attempts = 1;; ++attempts) {
-        if (options.stop.stop_requested()) abort_waiting(key);
-        const milliseconds allowed = left();
-        // The first attempt is made in any case; without time of its own it has the backend's.
-        const bool bounded = allowed > milliseconds{0} && allowed != milliseconds::max();
-        try {
-            if (attempt({.ttl = options.ttl, .timeout = bounded ? allowed : milliseconds{0}},
-                        options.stop)) {
-                return;
+    std::shared_ptr<lease_core> wait() {
+        std::optional<waiting_line::place> place;
+        if (options_.retry.max_retries > 0) place.emplace(backend_.line(), key_);
+        for (unsigned round = 0;; ++round) {
+            const bool is_last =
+                round == options_.retry.max_retries && round != retry_policy::unlimited_retries;
+            auto pause = milliseconds{0};
+            if (!is_last) pause = retry_pause(options_.retry, round + 1, random_fraction(), left());
+            const auto round_ends = steady_clock::now() + bounded_wait(pause);
+            // What the first in line finds locked is locked for those behind it, too.
+            if (is_last || !place || place->is_first_by(round_ends, options_.stop)) {
+                if (auto lease = try_until(round_ends)) return lease;
             }
-        } catch (const lock_error& failure) {
-            if (failure.code() != error_code::network_timeout || left() > milliseconds{0}) throw;
-            throw lock_error(error_code::acquisition_timeout, failure.what(),
-                             {.key = std::string(key), .lock_id = {}});
-        }
-
-        const bool retries_left = options.retry.max_retries == retry_policy::unlimited_retries ||
-                                  attempts <= options.retry.max_retries;
-        if (retries_left && left() > milliseconds{0}) {
-            sleep_interruptibly(retry_pause(options.retry, attempts, random_fraction(), left()),
-                                options.stop);
-        }
-        if (!retries_left || left() <= milliseconds{0}) {
-            give_up(key, attempts, steady_clock::now() - began);
+            if (options_.stop.stop_requested()) abort_waiting(key_);
+            if (is_last || left() <= milliseconds{0}) give_up(round + 1);
         }
     }
+
+  private:
+    [[nodiscard]] milliseconds left() const {
+        if (options_.timeout == milliseconds::max()) return milliseconds::max();
+        return options_.timeout - std::chrono::floor<milliseconds>(steady_clock::now() - began_);
+    }
+
+    /// Null if the lock was not to be had in this round.
+    std::shared_ptr<lease_core> try_until(steady_clock::time_point round_ends) {
+        do {
+            if (options_.stop.stop_requested()) abort_waiting(key_);
+            auto next = round_ends;
+            try {
+                auto made =
+                    backend_.acquire(key_, attempt_options(round_ends), options_.stop, round_ends);
+                if (made.lease) return std::move(made.lease);
+                is_waiting_ = true;
+                last_failure_ = nullptr;
+                if (made.locked_for) {
+                    next = std::min(next, steady_clock::now() + bounded_wait(*made.locked_for));
+                }
+            } catch (const lock_error& failure) {
+                const bool own_deadline =
+                    failure.code() == error_code::network_timeout && left() <= milliseconds{0};
+                if (!own_deadline && !(is_waiting_ && may_pass(failure.code()))) throw;
+                last_failure_ = std::current_exception();
+            }
+            // Where the store tells when the lock is free, the round is over by now.
+            sleep_interruptibly_until(next);
+        } while (steady_clock::now() < round_ends);
+        return nullptr;
+    }
+
+    /// Time to linger, and then to answer.
+    [[nodiscard]] acquire_options attempt_options(steady_clock::time_point round_ends) const {
+        const auto rest = std::chrono::ceil<milliseconds>(round_ends - steady_clock::now());
+        const auto allowed = std::max(rest, milliseconds{0}) + backend_.options().operation_timeout;
+        const auto remaining = left();
+        // The first attempt is made in any case; without time of its own it has the backend's.
+        if (remaining <= milliseconds{0}) return {.ttl = options_.ttl};
+        return {.ttl = options_.ttl, .timeout = std::min(allowed, remaining)};
+    }
+
+    void sleep_interruptibly_until(steady_clock::time_point then) const {
+        std::mutex mutex;
+        std::condition_variable_any never;
+        std::unique_lock guard(mutex);
+        never.wait_until(guard, options_.stop, then, [] { return false; });
+    }
+
+    [[noreturn]] void give_up(unsigned attempts) const {
+        const error_context context{.key = key_, .lock_id = {}};
+        if (last_failure_) {
+            try {
+                std::rethrow_exception(last_failure_);
+            } catch (const lock_error& failure) {
+                throw lock_error(error_code::acquisition_timeout, failure.what(), context);
+            }
+        }
+        const auto waited =
+            std::chrono::duration_cast<milliseconds>(steady_clock::now() - began_).count();
+        throw lock_error(error_code::acquisition_timeout,
+                         "somebody else held the lock for " + std::to_string(waited) + " ms and " +
+                             std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts") +
+                             "; wait longer, retry more often, or look who holds it",
+                         context);
+    }
+
+    const backend_core& backend_;
+    const std::string key_;
+    const lock_options& options_;
+    const steady_clock::time_point began_;
+    bool is_waiting_ = false;  ///< The store has said "locked" at least once.
+    std::exception_ptr last_failure_;
+};
+
+}  // namespace
+
+std::shared_ptr<lease_core> acquire_with_retries(const backend_core& backend, std::string_view key,
+                                                 const lock_options& options) {
+    refuse_negative(options);
+    return waiting_caller(backend, key, options).wait();
 }
 
 }  // namespace syncguard::detail

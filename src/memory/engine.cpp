@@ -1,9 +1,11 @@
 #include "engine.hpp"
 
 #include "../core/fence_limits.hpp"
+#include "../core/longest_wait.hpp"
 
 #include <syncguard/error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -26,18 +28,44 @@ backend_capabilities memory_engine::capabilities() const noexcept {
             memory::capabilities::time_authority};
 }
 
-outcome memory_engine::perform(const request& what, const call_limits& /*limits*/) {
-    // Nothing here waits, so deadline and stop request have no moment to act in.
-    const std::lock_guard guard(mutex_);
+outcome memory_engine::perform(const request& what, const call_limits& limits) {
+    // Only who lingers waits for anything; the deadline lies beyond that.
+    std::unique_lock guard(mutex_);
+    if (const auto* acquisition = std::get_if<acquire_request>(&what)) {
+        return acquire_when_free(guard, *acquisition, limits.stop);
+    }
     return std::visit([this](const auto& typed) { return apply(typed); }, what);
 }
 
-void memory_engine::start(const request& what, const call_limits& limits,
+outcome memory_engine::acquire_when_free(std::unique_lock<std::mutex>& guard,
+                                         const acquire_request& what, const std::stop_token& stop) {
+    while (true) {
+        const auto began = lease_clock::now();
+        outcome answer = apply(what);
+        answer.attempt_began = began;
+        const auto now = std::chrono::steady_clock::now();
+        if (answer.ok || now >= what.linger_until) return answer;
+
+        const auto self = waiting_.emplace(waiting_.end());
+        self->key = what.key;
+        self->released.wait_until(
+            guard, stop, std::min(what.linger_until, now + bounded_wait(*answer.locked_for)),
+            [&] { return self->key.empty(); });
+        waiting_.erase(self);
+        if (stop.stop_requested()) {
+            throw lock_error(error_code::aborted, "the operation was cancelled while it waited");
+        }
+    }
+}
+
+void memory_engine::start(const request& what, const call_limits& /*limits*/,
                           completion done) noexcept {
     outcome answer;
     std::exception_ptr failure;
     try {
-        answer = perform(what, limits);
+        // Nobody is there to wait for a lock to become free.
+        const std::lock_guard guard(mutex_);
+        answer = std::visit([this](const auto& typed) { return apply(typed); }, what);
     } catch (...) {
         failure = std::current_exception();
     }
@@ -75,6 +103,11 @@ void memory_engine::erase_lock(key_node& node) {
     last->second.lock->place = lock.place;
     held_.pop_back();
     node.second.lock.reset();
+    for (auto& each : waiting_) {
+        if (each.key != node.first) continue;
+        each.key = {};
+        each.released.notify_one();
+    }
 }
 
 /// Looks at two locks for each one that is added, so that expired ones cannot pile up.
@@ -103,7 +136,7 @@ outcome memory_engine::apply(const acquire_request& what) {
                                 .first;
     key_entry& entry = node.second;
     if (entry.lock && is_live(entry.lock->expires_at, at)) {
-        return outcome::failed(failure_reason::locked);
+        return outcome::locked(longest_life(entry.lock->expires_at, at));
     }
 
     const fence granted = checked_fence(entry.fence_counter + 1);

@@ -6,9 +6,12 @@
 #include <syncguard/engine.hpp>
 #include <syncguard/memory.hpp>
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,7 +35,10 @@ class memory_engine : public engine, private fork_participant {
     // A child gets a copy of the store; it must not be caught in the middle of a change.
     void before_fork() override { mutex_.lock(); }
     void after_fork_in_parent() override { mutex_.unlock(); }
-    void after_fork_in_child() override { mutex_.unlock(); }
+    void after_fork_in_child() override {
+        waiting_.clear();
+        mutex_.unlock();
+    }
 
     /// The lock on a key. It has a place in `held_` for the sweep and one in `by_id_`.
     struct lock_entry {
@@ -58,6 +64,16 @@ class memory_engine : public engine, private fork_participant {
     using key_table = std::unordered_map<std::string, key_entry, text_hash, std::equal_to<>>;
     using key_node = key_table::value_type;
 
+    /// A thread in `perform` that waits for a lock to be released.
+    struct waiting_thread {
+        std::string_view key;
+        std::condition_variable_any released;
+    };
+
+    [[nodiscard]] outcome acquire_when_free(std::unique_lock<std::mutex>& guard,
+                                            const acquire_request& what,
+                                            const std::stop_token& stop);
+
     outcome apply(const acquire_request& what);
     outcome apply(const release_request& what);
     outcome apply(const extend_request& what);
@@ -77,6 +93,7 @@ class memory_engine : public engine, private fork_participant {
     std::unordered_map<lock_id, key_node*> by_id_;
     std::vector<key_node*> held_;
     std::size_t sweep_at_ = 0;
+    std::list<waiting_thread> waiting_;
 };
 
 }  // namespace syncguard::memory

@@ -158,7 +158,7 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
             nudged_ = false;
         }
         const auto wishes = whose_.step();
-        bool alone = false;
+        bool look_out = false;
         {
             const std::lock_guard guard(mutex_);
             if (done()) return;
@@ -167,9 +167,9 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
                 continue;
             }
             wishes_ = wishes;
-            alone = waiting_.empty();
+            look_out = wishes.answer_is_due && waiting_.empty();
         }
-        wait_for_event(std::min(wishes.at, wake_at_latest), alone);
+        wait_for_event(std::min(wishes.at, wake_at_latest), look_out);
     }
 }
 
@@ -177,9 +177,9 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
 /// server nearby takes to answer, on virtual machines several times as long. So where the last
 /// answer came fast, a lone caller looks out for the next for a while, leaving the CPU to whoever
 /// wants it. Among many callers the CPU does not fall asleep.
-void io_driver::wait_for_event(driven::time_point wake_at, bool alone) {
+void io_driver::wait_for_event(driven::time_point wake_at, bool look_out) {
     const auto begin = std::chrono::steady_clock::now();
-    if (alone && answers_come_fast_) {
+    if (look_out && answers_come_fast_) {
         const auto until = std::min(wake_at, begin + longest_lookout);
         do {
             if (context_.poll_one() > 0) return;
@@ -187,7 +187,7 @@ void io_driver::wait_for_event(driven::time_point wake_at, bool alone) {
         } while (std::chrono::steady_clock::now() < until);
     }
     context_.run_one_until(wake_at);
-    answers_come_fast_ = std::chrono::steady_clock::now() - begin < longest_lookout;
+    if (look_out) answers_come_fast_ = std::chrono::steady_clock::now() - begin < longest_lookout;
 }
 
 /// This thread leaves: somebody else must go on if there is something to do. With the lock held.

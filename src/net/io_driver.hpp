@@ -62,6 +62,8 @@ class driven : public std::enable_shared_from_this<driven> {
     struct wishes {
         time_point at;
         std::size_t tasks = 1;
+        /// Whether something was sent that will be answered as soon as can be.
+        bool answer_is_due = true;
     };
 
     /// Does what can be done without waiting. If it throws, it can be called again.
@@ -132,7 +134,7 @@ class io_driver {
     void hand_in(const std::shared_ptr<task>& what);
     void drive_until(const std::function<bool()>& done,
                      driven::time_point wake_at_latest = driven::time_point::max());
-    void wait_for_event(driven::time_point wake_at, bool alone);
+    void wait_for_event(driven::time_point wake_at, bool look_out);
     void demand_attention();
     void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
     void pass_on();

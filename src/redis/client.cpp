@@ -169,12 +169,14 @@ net::driven::wishes client::step() {
     send_waiting();
     drop_idle_links(now);
     announce_ended();
-    return {.at = next_wakeup(now), .tasks = tasks_wanted()};
+    return {.at = next_wakeup(now),
+            .tasks = tasks_wanted(),
+            .answer_is_due = current_ != nullptr && !current_->in_flight.empty()};
 }
 
 bool client::has_work() const {
     if (!news_.empty() || !withdrawn_.empty() || !waiting_.empty() || !later_.empty() ||
-        !ended_.empty()) {
+        !lounge_.empty() || !ended_.empty()) {
         return true;
     }
     return std::any_of(links_.begin(), links_.end(),
@@ -232,7 +234,14 @@ void client::admit(const std::shared_ptr<operation>& what) {
 void client::end_overdue(time_point now) {
     while (!deadlines_.empty() && deadlines_.begin()->deadline_ <= now) {
         const auto late = deadlines_.begin()->shared_from_this();
-        if (late->state_ == operation::state::sent) {
+        if (late->state_ == operation::state::lingering) {
+            if (late->lingers(now)) {
+                resume(*late);
+            } else {
+                lounge_.erase(late->place_in_lounge_);
+                set_ended(late);
+            }
+        } else if (late->state_ == operation::state::sent) {
             // It may be stuck for good: nobody else is to wait for it, nor to get its answer.
             retire(*late->sent_on_);
             give_up(late, {error_code::network_timeout, where_ + " did not answer in time"});
@@ -310,7 +319,11 @@ void client::send_batch() {
     const auto last = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
 
     const auto& script = lock_script();
+    const auto now = steady_clock::now();
     call_bytes_.clear();
+    const bool track =
+        std::any_of(waiting_.begin(), last, [&](const auto& each) { return each->lingers(now); });
+    const unsigned preliminaries = track ? ask_for_tracking(*current_) : 0;
     resp::append_command_header(call_bytes_, 3 + keys + arguments);
     resp::append_bulk(call_bytes_, current_->script_is_known ? "EVALSHA" : "EVAL");
     resp::append_bulk(call_bytes_, current_->script_is_known ? script.sha1 : script.text);
@@ -320,14 +333,16 @@ void client::send_batch() {
     for (auto each = waiting_.begin(); each != last; ++each)
         call_bytes_ += (*each)->input_.arguments();
 
-    current_->in_flight.emplace_back(waiting_.begin(), last);
+    current_->in_flight.push_back(
+        {.operations = batch(waiting_.begin(), last), .preliminaries = preliminaries});
     waiting_.erase(waiting_.begin(), last);
     current_->script_is_known = true;
-    for (const auto& each : current_->in_flight.back()) {
+    for (const auto& each : current_->in_flight.back().operations) {
         each->state_ = operation::state::sent;
         each->sent_on_ = current_;
+        each->about_to_be_sent();
         if (store_.command_timeout)
-            bring_forward(*each, steady_clock::now() + *store_.command_timeout);
+            set_deadline(*each, std::min(each->deadline_, now + *store_.command_timeout));
     }
     try {
         current_->wire->send(call_bytes_);
@@ -336,8 +351,27 @@ void client::send_batch() {
     }
 }
 
-void client::bring_forward(operation& what, time_point deadline) {
-    if (deadline >= what.deadline_) return;
+/// Only the keys of the next call: a server that tracked all keys would tell of every lock that
+/// comes and goes.
+unsigned client::ask_for_tracking(link& which) {
+    if (!which.wire->carries_pushes()) which.tracks = link::tracking::refused;
+    if (which.tracks == link::tracking::refused) return 0;
+    const auto append = [&](std::initializer_list<std::string_view> words) {
+        resp::append_command_header(call_bytes_, words.size());
+        for (const auto word : words)
+            resp::append_bulk(call_bytes_, word);
+    };
+    unsigned commands = 1;
+    if (which.tracks == link::tracking::not_asked_for) {
+        append({"CLIENT", "TRACKING", "ON", "OPTIN"});
+        which.tracks = link::tracking::on;
+        ++commands;
+    }
+    append({"CLIENT", "CACHING", "YES"});
+    return commands;
+}
+
+void client::set_deadline(operation& what, time_point deadline) {
     deadlines_.erase(deadlines_.iterator_to(what));
     what.deadline_ = deadline;
     deadlines_.insert(what);
@@ -399,8 +433,14 @@ void client::on_reply(link& which, const resp::value& reply) {
     }
     // A connection proves itself by an answer: some servers greet and then close.
     failed_connections_ = 0;
+    if (which.in_flight.front().preliminaries > 0) {
+        --which.in_flight.front().preliminaries;
+        // Not permitted, or not known: then nobody will be told of changes.
+        if (reply.is_error()) which.tracks = link::tracking::refused;
+        return;
+    }
     // They stay there until all is done: if memory runs out, they go the way of the connection.
-    const batch& call = which.in_flight.front();
+    const batch& call = which.in_flight.front().operations;
     if (reply.type() == resp::kind::array && reply.size() == call.size() + 1 &&
         reply[0].type() == resp::kind::integer) {
         auto part = reply.begin();
@@ -430,6 +470,21 @@ void client::on_reply(link& which, const resp::value& reply) {
     which.in_flight.pop_front();
 }
 
+void client::on_push(const resp::value& news) {
+    if (lounge_.empty() || news.size() < 2 || news[0].text() != "invalidate") return;
+    if (news[1].is_null()) {
+        // All keys are gone.
+        while (!lounge_.empty())
+            resume(*lounge_.begin()->second);
+        return;
+    }
+    for (const auto& key : news[1]) {
+        for (auto who = lounge_.find(key.text()); who != lounge_.end();
+             who = lounge_.find(key.text()))
+            resume(*who->second);
+    }
+}
+
 void client::on_closed(link& which, const lock_error& why) {
     const auto position = std::find_if(links_.begin(), links_.end(),
                                        [&](const auto& each) { return each.get() == &which; });
@@ -445,8 +500,13 @@ void client::on_closed(link& which, const lock_error& why) {
         }
     }
     for (const auto& call : gone->in_flight) {
-        for (const auto& each : call)
+        for (const auto& each : call.operations)
             lose(each, why);
+    }
+    // Whatever changed meanwhile, they will never hear of it.
+    for (auto each = lounge_.begin(); each != lounge_.end();) {
+        operation& what = *(each++)->second;
+        if (what.sent_on_ == gone.get()) resume(what);
     }
 }
 
@@ -454,7 +514,7 @@ void client::on_no_connection(const lock_error& why) {
     connect_not_before_ = steady_clock::now() + reconnect_delay(++failed_connections_);
     why_not_connected_ = why;
     for (const auto& each : waiting_) {
-        if (!each->persists()) fail(each, why);
+        if (!each->persists() && !each->has_lingered_) fail(each, why);
     }
     drop_ended_from_waiting();
 }
@@ -464,9 +524,9 @@ void client::close(link& which, const lock_error& why) {
     on_closed(which, why);
 }
 
-bool client::somebody_waits_for(const std::deque<batch>& calls) {
-    return std::any_of(calls.begin(), calls.end(), [](const batch& each) {
-        return std::any_of(each.begin(), each.end(),
+bool client::somebody_waits_for(const std::deque<sent_call>& calls) {
+    return std::any_of(calls.begin(), calls.end(), [](const sent_call& each) {
+        return std::any_of(each.operations.begin(), each.operations.end(),
                            [](const auto& what) { return what->state_ == operation::state::sent; });
     });
 }
@@ -505,6 +565,12 @@ void client::deliver(const std::shared_ptr<operation>& what, const script_reply&
         what->answer_late(reply);
         return;
     }
+    if (what->sent_on_->tracks == link::tracking::on) {
+        if (auto patience = what->wait_after(reply)) {
+            let_linger(what, *std::move(patience));
+            return;
+        }
+    }
     what->answer(reply);
     set_ended(what);
 }
@@ -515,6 +581,7 @@ void client::fail(const std::shared_ptr<operation>& what, const lock_error& why)
         return;
     }
     if (what->state_ == operation::state::waiting) ++ended_while_waiting_;
+    if (what->state_ == operation::state::lingering) lounge_.erase(what->place_in_lounge_);
     what->fail(why);
     set_ended(what);
 }
@@ -540,6 +607,23 @@ void client::set_ended(const std::shared_ptr<operation>& what) {
     deadlines_.erase(deadlines_.iterator_to(*what));
     --admitted_;
     ended_.push_back(what);
+}
+
+// How operations wait for a key to change.
+
+void client::let_linger(const std::shared_ptr<operation>& what, operation::patience how) {
+    what->place_in_lounge_ = lounge_.emplace(std::move(how.key), what);
+    what->state_ = operation::state::lingering;
+    what->has_lingered_ = true;
+    set_deadline(*what, how.until);
+}
+
+/// Sends it again.
+void client::resume(operation& what) {
+    waiting_.push_back(what.shared_from_this());
+    lounge_.erase(what.place_in_lounge_);
+    what.state_ = operation::state::waiting;
+    set_deadline(what, what.final_deadline_);
 }
 
 }  // namespace syncguard::redis

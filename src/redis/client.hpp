@@ -31,6 +31,10 @@ namespace syncguard::redis {
 using time_point = std::chrono::steady_clock::time_point;
 
 class link;
+class operation;
+
+/// Operations that wait for a key to change, by that key.
+using lounge = std::multimap<std::string, std::shared_ptr<operation>, std::less<>>;
 
 /// One operation on its way. Its members are called on the thread that drives the client; they do
 /// not throw.
@@ -38,7 +42,8 @@ class operation : public net::task,
                   public std::enable_shared_from_this<operation>,
                   public boost::intrusive::set_base_hook<> {
   public:
-    operation(script_input input, time_point deadline) : task(deadline), input_(std::move(input)) {}
+    operation(script_input input, time_point deadline)
+        : task(deadline), input_(std::move(input)), final_deadline_(deadline) {}
 
     /// The end, either way. One of the two is called, once.
     virtual void answer(const script_reply& reply) noexcept = 0;
@@ -49,6 +54,21 @@ class operation : public net::task,
     virtual void given_up_when_sent() noexcept {}
     virtual void answer_late(const script_reply& /*reply*/) noexcept {}
     virtual void lose() noexcept {}
+
+    /// Whether it is to be sent again when a key changes, should the answer be no. It is told each
+    /// time before it is sent.
+    [[nodiscard]] virtual bool lingers(time_point /*now*/) const noexcept { return false; }
+    virtual void about_to_be_sent() noexcept {}
+    /// After an answer: until when it waits for the key to change before it is sent again, or
+    /// nothing if this is the answer. An answer after which it waits stands if no other follows.
+    /// May throw `std::bad_alloc`.
+    struct patience {
+        std::string key;  ///< As the server knows it.
+        time_point until;
+    };
+    [[nodiscard]] virtual std::optional<patience> wait_after(const script_reply& /*reply*/) {
+        return std::nullopt;
+    }
 
     /// It has ended and the client is done with it: whoever is interested may be told.
     virtual void announce() noexcept {}
@@ -68,18 +88,27 @@ class operation : public net::task,
             return what.deadline_;
         }
     };
-    enum class state { waiting, sent, given_up, ended };
+    enum class state { waiting, sent, lingering, given_up, ended };
 
     state state_ = state::waiting;
     std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
     /// Others in the same call made the server refuse it: it goes by itself now.
     bool alone_ = false;
     bool admitted_ = false;
+    bool has_lingered_ = false;
+    lounge::iterator place_in_lounge_;
     link* sent_on_ = nullptr;
+    const time_point final_deadline_;
 };
 
-/// The operations of one call of the script.
 using batch = std::vector<std::shared_ptr<operation>>;
+
+/// The operations of one call of the script.
+struct sent_call {
+    batch operations;
+    /// Commands that were sent ahead of it so that its keys be tracked, and not answered yet.
+    unsigned preliminaries = 0;
+};
 
 /// Operations that are ready together are sent as one call of the script. Only few calls are under
 /// way at a time: what gathers meanwhile makes the next.
@@ -133,7 +162,8 @@ class client : public net::driven {
     void connect_if_needed(time_point now);
     void send_waiting();
     void send_batch();
-    void bring_forward(operation& what, time_point deadline);
+    [[nodiscard]] unsigned ask_for_tracking(link& which);
+    void set_deadline(operation& what, time_point deadline);
     void drop_idle_links(time_point now);
     void announce_ended();
     void send_what_came_meanwhile();
@@ -143,11 +173,12 @@ class client : public net::driven {
 
     void on_no_connection(const lock_error& why);
     void on_reply(link& which, const resp::value& reply);
+    void on_push(const resp::value& news);
     void on_closed(link& which, const lock_error& why);
     void retire(link& which);
     void close(link& which, const lock_error& why);
     void take_back(const batch& operations, bool alone);
-    [[nodiscard]] static bool somebody_waits_for(const std::deque<batch>& calls);
+    [[nodiscard]] static bool somebody_waits_for(const std::deque<sent_call>& calls);
 
     void admit(const std::shared_ptr<operation>& what);
     void deliver(const std::shared_ptr<operation>& what, const script_reply& reply);
@@ -155,6 +186,9 @@ class client : public net::driven {
     void give_up(const std::shared_ptr<operation>& what, const lock_error& why);
     void lose(const std::shared_ptr<operation>& what, const lock_error& why);
     void set_ended(const std::shared_ptr<operation>& what);
+
+    void let_linger(const std::shared_ptr<operation>& what, operation::patience how);
+    void resume(operation& what);
 
     const options store_;
     const std::string where_;
@@ -179,6 +213,7 @@ class client : public net::driven {
     boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
         deadlines_;
     std::multimap<time_point, std::shared_ptr<operation>> later_;
+    lounge lounge_;
     std::size_t ended_while_waiting_ = 0;  ///< To be taken out of `waiting_`.
     std::vector<std::shared_ptr<operation>> ended_;
     std::size_t admitted_ = 0;

@@ -137,9 +137,11 @@ asio::awaitable<void> connection::live() {
 asio::awaitable<void> connection::hand_on_replies() {
     while (!closed_) {
         while (const auto message = closed_ ? std::nullopt : reader_.next()) {
-            // Nothing is subscribed to: a push is news that nobody waits for.
-            if (message->type() == resp::kind::push) continue;
-            told_->on_reply(*message);
+            if (message->type() == resp::kind::push) {
+                told_->on_push(*message);
+            } else {
+                told_->on_reply(*message);
+            }
         }
         if (!closed_) co_await receive();
     }
@@ -262,6 +264,7 @@ asio::awaitable<void> connection::greet() {
         if (!speaks_only_the_old_protocol(hello.text())) {
             throw to_lock_error(hello.text(), where_, false);
         }
+        carries_pushes_ = false;
         co_await greet_in_old_protocol();
     }
     if (store_.database != 0) {

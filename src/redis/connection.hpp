@@ -39,6 +39,8 @@ class connection : public std::enable_shared_from_this<connection> {
         virtual void on_ready() = 0;
         /// The value lives as long as the call.
         virtual void on_reply(const resp::value& reply) = 0;
+        /// What the server says unasked; as long as the call.
+        virtual void on_push(const resp::value& news) = 0;
         /// The end: the connection could not be made, broke, or made no sense.
         virtual void on_closed(const lock_error& why) = 0;
 
@@ -60,6 +62,9 @@ class connection : public std::enable_shared_from_this<connection> {
 
     /// Sends commands, once it is ready. Bytes that cannot go at once are kept.
     void send(std::string_view commands);
+
+    /// Whether the server can say something unasked. Known once it is ready.
+    [[nodiscard]] bool carries_pushes() const noexcept { return carries_pushes_; }
 
     /// Ends it without another word to the listener.
     void close() noexcept;
@@ -111,6 +116,7 @@ class connection : public std::enable_shared_from_this<connection> {
     std::string being_written_;
     bool connecting_ = false;
     bool established_ = false;
+    bool carries_pushes_ = true;  ///< Not in the old protocol.
     bool writing_failed_ = false;
     bool closed_ = false;
 };

@@ -24,19 +24,23 @@ class link final : public connection::listener {
     bool script_is_known = true;
     bool retired = false;
     time_point keep_until{};  ///< Once it is retired.
-    /// The operations of each call, in the order in which the answers will come.
-    std::deque<batch> in_flight;
+    enum class tracking { not_asked_for, on, refused };
+    /// Whether the server tells of changes of the keys that it is asked to track.
+    tracking tracks = tracking::not_asked_for;
+    /// In the order in which the answers will come.
+    std::deque<sent_call> in_flight;
 
     [[nodiscard]] std::size_t operations() const noexcept {
         std::size_t sum = 0;
         for (const auto& each : in_flight)
-            sum += each.size();
+            sum += each.operations.size();
         return sum;
     }
 
   private:
     void on_ready() override { ready = true; }
     void on_reply(const resp::value& reply) override { owner_.on_reply(*this, reply); }
+    void on_push(const resp::value& news) override { owner_.on_push(news); }
     void on_closed(const lock_error& why) override { owner_.on_closed(*this, why); }
 
     client& owner_;

@@ -1,5 +1,6 @@
 #include "lock_operation.hpp"
 
+#include "../core/longest_wait.hpp"
 #include "background_release.hpp"
 #include "lock_protocol.hpp"
 #include "server_error.hpp"
@@ -17,12 +18,15 @@ namespace {
 /// Nothing is remembered for longer on behalf of a server that does not come back.
 constexpr milliseconds longest_memory = std::chrono::hours(1);
 
+/// A lock that outlives what was said of it is not asked for in a busy loop.
+constexpr milliseconds shortest_pause{20};
+
 /// How often "not found" is not believed where the acquisition may still be under way.
 constexpr unsigned doubts_after_a_broken_connection = 2;
 
 /// Whether this answer to an acquisition leaves it possible that there is a lock now.
 bool may_have_locked(const resp::value& reply) {
-    return reply.is_error() ? !is_refusal(reply.text()) : reply.integer() != 0;
+    return reply.is_error() ? !is_refusal(reply.text()) : reply.integer() > 0;
 }
 
 }  // namespace
@@ -54,11 +58,32 @@ void lock_operation::answer(const script_reply& reply) noexcept {
     const auto by = client_.lock();
     try {
         outcome_ = decode(what_, reply, by ? by->where() : std::string());
+        outcome_.attempt_began = sent_at_;
     } catch (...) {
         failure_ = std::current_exception();
         // Not an error from before the script writes, or no memory to take the answer.
         if (may_have_locked(reply.value)) undo(0);
     }
+}
+
+bool lock_operation::lingers(time_point now) const noexcept {
+    const auto* const acquisition = std::get_if<acquire_request>(&what_);
+    return acquisition != nullptr && acquisition->linger_until > now;
+}
+
+void lock_operation::about_to_be_sent() noexcept {
+    sent_at_ = lease_clock::now();
+}
+
+std::optional<operation::patience> lock_operation::wait_after(const script_reply& reply) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!lingers(now) || reply.value.is_error() || may_have_locked(reply.value)) return {};
+    answer(reply);
+    const auto& acquisition = std::get<acquire_request>(what_);
+    const milliseconds lasts = outcome_.locked_for.value_or(milliseconds::max());
+    const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
+    return patience{.key = keys_->lock_key(acquisition.key),
+                    .until = std::min(acquisition.linger_until, lock_ends)};
 }
 
 void lock_operation::fail(const lock_error& why) noexcept {

@@ -38,6 +38,9 @@ class lock_operation : public operation {
     void answer_late(const script_reply& reply) noexcept override;
     void lose() noexcept override;
     void announce() noexcept override;
+    [[nodiscard]] bool lingers(time_point now) const noexcept override;
+    void about_to_be_sent() noexcept override;
+    [[nodiscard]] std::optional<patience> wait_after(const script_reply& reply) override;
 
     void undo(unsigned repetitions) noexcept;
 
@@ -46,6 +49,7 @@ class lock_operation : public operation {
     const std::weak_ptr<client> client_;
     completion done_;
     outcome outcome_;
+    lease_clock::time_point sent_at_;
     std::exception_ptr failure_;
     /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
     std::atomic<bool> announced_or_abandoned_{false};

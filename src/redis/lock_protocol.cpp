@@ -180,8 +180,8 @@ struct decoder {
 
     outcome operator()(const acquire_request& what) const {
         const auto counter = code();
-        if (counter == 0) return outcome::failed(failure_reason::locked);
-        if (counter < 0 || counter > std::int64_t{fence::max_counter}) refuse();
+        if (counter <= 0) return outcome::locked(milliseconds(-counter));
+        if (counter > std::int64_t{fence::max_counter}) refuse();
         const auto token = fence::from_counter(static_cast<std::uint64_t>(counter));
         return outcome::granted(server_time + what.ttl, token);
     }

@@ -1,6 +1,7 @@
 #include "engine.hpp"
 
 #include "../core/fence_limits.hpp"
+#include "../core/longest_wait.hpp"
 #include "schema.hpp"
 
 #include <syncguard/error.hpp>
@@ -8,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <system_error>
@@ -75,7 +77,8 @@ sqlite_engine::sqlite_engine(options store)
       owns_folder_(store.path.empty()),
       path_(owns_folder_ ? default_path() : fixed_path(store.path)),
       gate_(std::make_unique<gate>()),
-      queue_(std::make_unique<call_queue>()) {
+      queue_(std::make_unique<call_queue>()),
+      changes_(std::make_unique<file_changes>(path_)) {
     fork_guard::add(*this);
 }
 
@@ -93,6 +96,33 @@ backend_capabilities sqlite_engine::capabilities() const noexcept {
 }
 
 outcome sqlite_engine::perform(const request& what, const call_limits& limits) {
+    const auto* const acquisition = std::get_if<acquire_request>(&what);
+    if (acquisition == nullptr || acquisition->linger_until <= std::chrono::steady_clock::now()) {
+        return perform_once(what, limits);
+    }
+    return acquire_when_free(*acquisition, limits);
+}
+
+outcome sqlite_engine::acquire_when_free(const acquire_request& what, const call_limits& limits) {
+    while (true) {
+        // First be told of changes, then look: nothing can happen in between.
+        const auto seen = changes_->so_far();
+        const auto began = lease_clock::now();
+        outcome answer = perform_once(what, limits);
+        answer.attempt_began = began;
+        if (answer.ok || !seen) return answer;
+
+        auto until = std::chrono::steady_clock::now() + bounded_wait(*answer.locked_for);
+        until = std::min(until, what.linger_until);
+        changes_->wait_for_more_than(*seen, until, limits.stop);
+        if (limits.stop.stop_requested()) {
+            throw lock_error(error_code::aborted, "the operation was cancelled while it waited");
+        }
+        if (std::chrono::steady_clock::now() >= what.linger_until) return answer;
+    }
+}
+
+outcome sqlite_engine::perform_once(const request& what, const call_limits& limits) {
     const passage alone(*gate_, limits);
     while (true) {
         try {
@@ -110,7 +140,12 @@ outcome sqlite_engine::perform(const request& what, const call_limits& limits) {
 
 void sqlite_engine::start(const request& what, const call_limits& limits,
                           completion done) noexcept {
-    queue_->post(*this, what, limits, std::move(done));
+    request at_once = what;
+    // The queue's only thread cannot wait for a lock to become free.
+    if (auto* const acquisition = std::get_if<acquire_request>(&at_once)) {
+        acquisition->linger_until = {};
+    }
+    queue_->post(*this, at_once, limits, std::move(done));
 }
 
 void sqlite_engine::before_fork() {
@@ -128,6 +163,8 @@ void sqlite_engine::after_fork_in_child() {
     gate_ = std::make_unique<gate>();
     (void)queue_.release();
     queue_ = std::make_unique<call_queue>();
+    changes_.release()->abandon();
+    changes_ = std::make_unique<file_changes>(path_);
 }
 
 sqlite_engine::session& sqlite_engine::open_session(const call_limits& limits) {
@@ -160,7 +197,7 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
     // Most attempts on a held lock end here: a read disturbs nobody and writes nothing.
     if (const auto held = open.locks->by_key(storage_key);
         held && is_live(held->record.expires_at, now())) {
-        return outcome::failed(failure_reason::locked);
+        return outcome::locked(longest_life(held->record.expires_at, now()));
     }
 
     alone_in alone(open.file);
@@ -168,7 +205,7 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
     const unix_time at = now();
     if (const auto held = open.locks->by_key(storage_key);
         held && is_live(held->record.expires_at, at)) {
-        return outcome::failed(failure_reason::locked);
+        return outcome::locked(longest_life(held->record.expires_at, at));
     }
     const auto counter = open.locks->raise_fence(make_fence_key("", storage_key, budget), what.key);
     const stored_lock lock{.storage_key = storage_key,
@@ -190,6 +227,7 @@ outcome sqlite_engine::apply(session& open, const release_request& what) {
     if (!is_live(held->record.expires_at, now())) return outcome::failed(failure_reason::expired);
     open.locks->erase(*held);
     alone.commit();
+    changes_->announce();
     return outcome::done();
 }
 

@@ -4,6 +4,7 @@
 #include "../core/fork_guard.hpp"
 #include "call_queue.hpp"
 #include "database.hpp"
+#include "file_changes.hpp"
 #include "gate.hpp"
 #include "lock_table.hpp"
 
@@ -42,6 +43,8 @@ class sqlite_engine : public engine, private fork_participant {
         std::optional<lock_table> locks;
     };
 
+    [[nodiscard]] outcome perform_once(const request& what, const call_limits& limits);
+    [[nodiscard]] outcome acquire_when_free(const acquire_request& what, const call_limits& limits);
     [[nodiscard]] session& open_session(const call_limits& limits);
     [[nodiscard]] unix_time now() const;
     void sweep_now_and_then(session& open);
@@ -60,6 +63,7 @@ class sqlite_engine : public engine, private fork_participant {
     std::unique_ptr<gate> gate_;
     std::unique_ptr<session> session_;
     std::unique_ptr<call_queue> queue_;
+    std::unique_ptr<file_changes> changes_;
 };
 
 }  // namespace syncguard::sqlite

@@ -49,6 +49,8 @@ struct store_kind {
     std::string name;
     bool shared_between_processes;
     std::function<std::unique_ptr<store>()> make;
+    /// Whether those who wait for a lock are told when it becomes free.
+    bool tells_when_free = true;
 
     friend std::ostream& operator<<(std::ostream& out, const store_kind& kind) {
         return out << kind.name;

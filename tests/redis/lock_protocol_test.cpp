@@ -52,6 +52,9 @@ TEST(replies_of_the_lock_script, to_an_acquisition) {
     const auto no = decoded(acquire, ":0\r\n");
     EXPECT_FALSE(no.ok);
     EXPECT_EQ(no.reason, failure_reason::locked);
+    const auto for_a_while = decoded(acquire, ":-1500\r\n");
+    EXPECT_EQ(for_a_while.reason, failure_reason::locked);
+    EXPECT_EQ(for_a_while.locked_for, milliseconds(1500));
 }
 
 TEST(replies_of_the_lock_script, to_a_release_or_an_extension) {
@@ -116,7 +119,8 @@ TEST(replies_of_the_lock_script, any_other_is_refused) {
         bulk(whole_lock.substr(0, whole_lock.size() - 1)),
     };
     const std::vector<std::pair<request, std::vector<std::string>>> given{
-        {acquire, {granted, ":0\r\n", ":1\r\n", ":2\r\n"}},
+        {acquire,
+         {granted, ":0\r\n", ":-1\r\n", ":-2\r\n", ":-3\r\n", ":1\r\n", ":2\r\n"}},
         {release, {":1\r\n", ":0\r\n", ":-1\r\n", ":-2\r\n"}},
         {extend, {":1\r\n", ":0\r\n", ":-1\r\n", ":-2\r\n"}},
         {is_locked, {":1\r\n", ":0\r\n"}},

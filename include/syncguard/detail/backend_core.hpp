@@ -7,12 +7,17 @@
 #include <syncguard/options.hpp>
 #include <syncguard/result.hpp>
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string_view>
+
+namespace syncguard {
+class waiting_line;
+}
 
 namespace syncguard::detail {
 
@@ -26,15 +31,27 @@ using receiver = std::function<void(std::exception_ptr, Result)>;
 class backend_core : public std::enable_shared_from_this<backend_core> {
   public:
     backend_core(std::shared_ptr<engine> store, backend_options options);
+    backend_core(const backend_core&) = delete;
+    backend_core& operator=(const backend_core&) = delete;
+    ~backend_core();
 
     [[nodiscard]] const std::shared_ptr<engine>& store() const noexcept { return store_; }
     [[nodiscard]] const backend_options& options() const noexcept { return options_; }
 
     using lease_pointer = std::shared_ptr<lease_core>;
 
-    /// Null when the key is locked by somebody else.
-    [[nodiscard]] lease_pointer acquire(std::string_view key, const acquire_options& options,
-                                        std::stop_token stop) const;
+    /// Those who wait for locks of this store.
+    [[nodiscard]] waiting_line& line() const noexcept { return *line_; }
+
+    /// The lease is null when the key is locked by somebody else.
+    struct attempt {
+        lease_pointer lease;
+        std::optional<milliseconds> locked_for;
+    };
+    /// Where the store tells when the lock becomes free, waits for that, until `linger_until`.
+    [[nodiscard]] attempt acquire(std::string_view key, const acquire_options& options,
+                                  std::stop_token stop,
+                                  std::chrono::steady_clock::time_point linger_until = {}) const;
     // `key` is the lock's where that is known, else empty.
     release_result release(std::string_view id, std::string_view key, const call_options& options,
                            std::stop_token stop) const;
@@ -71,6 +88,7 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
 
     std::shared_ptr<engine> store_;
     backend_options options_;
+    std::unique_ptr<waiting_line> line_;
 };
 
 }  // namespace syncguard::detail

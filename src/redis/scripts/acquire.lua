@@ -1,9 +1,12 @@
 -- acquire
 --   KEYS  lock key, index key, fence key
 --   ARGV  lock id, TTL in ms, the user's key as a JSON string with its quotes
---   reply the fence, a number | 0 locked | an error, and then nothing is locked
+--   reply the fence, a number | locked: 0, or less by the ms until it ends by itself | an error,
+--         and then nothing is locked
 
 local last_fence = 900000000000000
+-- A peer's lock may be said to end at a time that is no integer of Redis any more.
+local longest_wait_ms = 100000000000
 
 local function refuse_counter(counter)
   error({err = string.match(counter, '^%d+$') and 'FENCEEND the fence counter has reached its end'
@@ -14,7 +17,9 @@ local function acquire(lock_key, index_key, fence_key, id, ttl_ms, json_key)
   local stored = redis.call('GET', lock_key)
   if stored then
     local _, expires_at_ms = owner_and_expiry(stored)
-    if is_live(expires_at_ms) then return 0 end
+    if is_live(expires_at_ms) then
+      return math.max(math.min(now_ms - expires_at_ms, 0), -longest_wait_ms)
+    end
     -- Only a lock is ever taken over, not what merely looks like one at a glance.
     decoded_lock(stored)
   end

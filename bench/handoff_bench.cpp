@@ -1,0 +1,185 @@
+/// How fast a lock that becomes free reaches the next of those who wait for it, in other processes,
+/// and what that costs the store; beside waiting by backoff alone.
+#include "../tests/support/redis_server.hpp"
+#include "../tests/support/temporary_folder.hpp"
+#include "support/bars.hpp"
+#include "support/hand_offs.hpp"
+#include "support/redis_connection.hpp"
+
+#include <syncguard/lock.hpp>
+#include <syncguard/redis.hpp>
+#include <syncguard/retry.hpp>
+#include <syncguard/sqlite.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace syncguard::bench {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+constexpr crowd a_hundred{.processes = 4, .threads_each = 25};
+constexpr crowd a_thousand{.processes = 4, .threads_each = 250};
+constexpr std::size_t hand_offs = 500;
+constexpr std::size_t hand_offs_by_backoff = 40;
+constexpr const char* key = "bench:hand-off";
+
+const lock_options for_ever{
+    .ttl = 30s,
+    .timeout = milliseconds::max(),
+    .retry = {.max_retries = retry_policy::unlimited_retries, .max_delay = 1s}};
+
+lease<any_capabilities> take_when_free(const any_backend& locks) {
+    return acquire_with_retries(locks, key, for_ever);
+}
+
+/// What one would do without being told.
+lease<any_capabilities> take_by_backoff(const any_backend& locks) {
+    thread_local std::minstd_rand random(std::random_device{}());
+    for (unsigned attempt = 1;; ++attempt) {
+        if (auto lease = locks.acquire(key, {.ttl = 30s})) return *std::move(lease);
+        const double fraction = std::uniform_real_distribution<double>(0, 1)(random);
+        std::this_thread::sleep_for(retry_pause(for_ever.retry, attempt, fraction, 1h));
+    }
+}
+
+/// Asks a server for nothing now and then, as seldom as the lock changes hands: what a round trip
+/// takes depends on whether the processors have just been busy.
+class occasional_ping {
+  public:
+    explicit occasional_ping(const test::redis_server& server)
+        : connection_(redis_connection::over_tcp(server.port())) {}
+
+    void operator()() {
+        std::this_thread::sleep_for(pause_);
+        const auto begin = steady_clock::now();
+        connection_.call({"PING"});
+        times_us_.push_back(
+            std::chrono::duration<double, std::micro>(steady_clock::now() - begin).count());
+    }
+    [[nodiscard]] double median_us() {
+        std::sort(times_us_.begin(), times_us_.end());
+        return times_us_.at(times_us_.size() / 2);
+    }
+
+  private:
+    static constexpr milliseconds pause_{3};
+    redis_connection connection_;
+    std::vector<double> times_us_;
+};
+
+/// Those that clients sent; what scripts call is not among them.
+double commands_so_far(const test::redis_server& server) {
+    const auto reply = redis_connection::over_tcp(server.port()).call({"INFO", "commandstats"});
+    const std::string text(reply->str, reply->len);
+    double sum = 0;
+    for (const std::string name : {"evalsha", "eval", "client|caching", "client|tracking"}) {
+        const std::string before = "cmdstat_" + name + ":calls=";
+        if (const auto at = text.find(before); at != std::string::npos) {
+            sum += std::stod(text.substr(at + before.size()));
+        }
+    }
+    return sum;
+}
+
+void show(const char* what, const hand_off_times& times) {
+    std::printf("%-44s %10.0f us (median) %10.0f us (99 %%)\n", what, times.median_us,
+                times.p99_us);
+}
+
+medians measure_redis() {
+    const test::redis_server server;
+    const auto open = [&] {
+        return any_backend(redis::backend({.host = "127.0.0.1", .port = server.port()}));
+    };
+    occasional_ping ping(server);
+    const double before = commands_so_far(server);
+    const auto told =
+        measure_hand_offs(open, take_when_free, a_hundred, hand_offs, [&] { ping(); });
+    const double in_between = commands_so_far(server);
+    const auto thousand = measure_hand_offs(open, take_when_free, a_thousand, hand_offs);
+    const double after = commands_so_far(server);
+    const auto polled = measure_hand_offs(open, take_by_backoff, a_hundred, hand_offs_by_backoff);
+    const double commands = (in_between - before) / static_cast<double>(told.acquisitions);
+    const double commands_of_1000 =
+        (after - in_between) / static_cast<double>(thousand.acquisitions);
+
+    std::printf("%-44s %10.0f us (median)\n", "redis: PING meanwhile", ping.median_us());
+    show("redis: 100 waiters in 4 processes", told);
+    show("redis: 1000 waiters in 4 processes", thousand);
+    show("redis: 100 waiters, by backoff alone", polled);
+    std::printf("redis: %.1f commands a hand-off with 100 waiters, %.1f with 1000\n", commands,
+                commands_of_1000);
+    return {{"redis_median_in_pings", told.median_us / ping.median_us()},
+            {"redis_p99_in_pings", told.p99_us / ping.median_us()},
+            {"redis_backoff_median", polled.median_us / told.median_us},
+            {"redis_commands_of_1000", commands_of_1000}};
+}
+
+medians measure_sqlite() {
+    const test::temporary_folder folder;
+    const auto open = [&] {
+        return any_backend(sqlite::backend({.path = folder.path() / "locks.db"}));
+    };
+    (void)open().is_locked(key);
+    const auto told = measure_hand_offs(open, take_when_free, a_hundred, hand_offs);
+    const auto polled = measure_hand_offs(open, take_by_backoff, a_hundred, hand_offs_by_backoff);
+    show("sqlite: 100 waiters in 4 processes", told);
+    show("sqlite: 100 waiters, by backoff alone", polled);
+    return {{"sqlite_backoff_median", polled.median_us / told.median_us}};
+}
+
+medians measure_all() {
+    auto figures = measure_redis();
+    figures.merge(measure_sqlite());
+    return figures;
+}
+
+}  // namespace
+}  // namespace syncguard::bench
+
+int main(int argc, char** argv) try {
+    using namespace syncguard::bench;
+    const auto named = [](const char* name) {
+        return [name](const medians& figures) { return figures.at(name); };
+    };
+    return run_and_judge(argc, argv,
+                         {{.what = "redis: median hand-off, in round trips of PING",
+                           .figure = named("redis_median_in_pings"),
+                           .limit = 4,
+                           .must_be = bar::direction::at_most,
+                           .unit = "x"},
+                          {.what = "redis: 99 % of hand-offs, in round trips of PING",
+                           .figure = named("redis_p99_in_pings"),
+                           .limit = 50,
+                           .must_be = bar::direction::at_most,
+                           .unit = "x"},
+                          {.what = "redis: commands a hand-off with 1000 waiters in 4 processes",
+                           .figure = named("redis_commands_of_1000"),
+                           .limit = 16,
+                           .must_be = bar::direction::at_most,
+                           .unit = "commands"},
+                          {.what = "redis: median hand-off by backoff alone beside it",
+                           .figure = named("redis_backoff_median"),
+                           .limit = 2,
+                           .must_be = bar::direction::at_least,
+                           .unit = "x"},
+                          {.what = "sqlite: median hand-off by backoff alone beside it",
+                           .figure = named("sqlite_backoff_median"),
+                           .limit = 2,
+                           .must_be = bar::direction::at_least,
+                           .unit = "x"}},
+                         measure_all);
+} catch (const std::exception& failure) {
+    std::fprintf(stderr, "handoff_bench: %s\n", failure.what());
+    return 1;
+}

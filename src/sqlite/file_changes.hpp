@@ -1,0 +1,58 @@
+/// Tells when a lock was released in a file, by whatever process of this host.
+#pragma once
+
+#include "../core/owned_thread.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+
+namespace syncguard::sqlite {
+
+/// Who has released a lock touches the file, and whoever waits is told of that by the system. A
+/// write is not what to wait for: it comes before the commit that lets others see it.
+///
+/// The watching begins with the first question, and takes one thread.
+///
+/// Thread safety: all members may be called concurrently.
+class file_changes {
+  public:
+    explicit file_changes(std::filesystem::path file);
+    file_changes(const file_changes&) = delete;
+    file_changes& operator=(const file_changes&) = delete;
+    ~file_changes();
+
+    /// Tells whoever watches, in all processes.
+    void announce() const noexcept;
+
+    using count = std::uint64_t;
+
+    /// How many changes there were, as far as one knows. Nothing if the system does not tell of
+    /// them, for want of memory or of watches that the user may have.
+    [[nodiscard]] std::optional<count> so_far();
+
+    /// Waits for another, until then at the latest.
+    void wait_for_more_than(count seen, std::chrono::steady_clock::time_point until,
+                            const std::stop_token& stop);
+
+    /// In a forked child, which must not read what is meant for its parent: closes what it
+    /// inherited. Nothing else can be done with the object there.
+    void abandon() noexcept;
+
+  private:
+    struct shared_state;
+    static void run(const std::shared_ptr<shared_state>& state);
+    [[nodiscard]] bool start();
+
+    const std::filesystem::path file_;
+    std::mutex starting_;
+    std::shared_ptr<shared_state> state_;
+    owned_thread thread_;
+};
+
+}  // namespace syncguard::sqlite

@@ -1,0 +1,137 @@
+/// Waiting for a lock: who waits is told when it becomes free.
+#include "contract.hpp"
+#include "support/expect_error.hpp"
+
+#include <syncguard/lock.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using std::chrono::steady_clock;
+
+class waiting : public testing::TestWithParam<store_kind> {
+  protected:
+    /// So rarely that a test which depends on it fails.
+    static lock_options hardly_ever_retrying(milliseconds timeout = 10min) {
+        return {.ttl = 60s,
+                .timeout = timeout,
+                .retry = {.max_retries = 1000,
+                          .retry_delay = 5min,
+                          .backoff = backoff::fixed,
+                          .jitter = jitter::none}};
+    }
+
+    std::unique_ptr<store> store_ = GetParam().make();
+};
+
+std::vector<store_kind> stores_that_tell() {
+    std::vector<store_kind> kinds;
+    for (const auto& kind : all_stores()) {
+        if (kind.tells_when_free) kinds.push_back(kind);
+    }
+    return kinds;
+}
+
+SYNCGUARD_RUN_ON_STORES(waiting, stores_that_tell());
+
+TEST_P(waiting, nobody_sleeps_out_its_pause_while_the_lock_goes_from_hand_to_hand) {
+    constexpr int threads_each = 4;
+    constexpr int turns = 10;
+    const std::vector<any_backend> backends{store_->open(), store_->open(), store_->open()};
+    std::atomic<int> inside{0};
+    std::atomic<int> violations{0};
+    const auto begin = steady_clock::now();
+    auto first = acquire_with_retries(backends[0], "k");
+    {
+        std::vector<std::jthread> crowd;
+        for (int i = 0; i < threads_each; ++i) {
+            for (const auto& locks : backends) {
+                crowd.emplace_back([&] {
+                    for (int turn = 0; turn < turns; ++turn) {
+                        auto lease = acquire_with_retries(locks, "k", hardly_ever_retrying());
+                        if (++inside != 1) ++violations;
+                        --inside;
+                        if (!lease.release().ok) ++violations;
+                    }
+                });
+            }
+        }
+        first.release();
+    }
+    EXPECT_EQ(violations, 0);
+    EXPECT_LT(steady_clock::now() - begin, 2min) << "somebody was not told";
+}
+
+TEST_P(waiting, a_lock_that_was_waited_for_has_its_whole_life_before_it) {
+    const auto locks = store_->open();
+    auto held = acquire_with_retries(locks, "k");
+    const auto begin = steady_clock::now();
+    std::jthread releasing([&] {
+        // The longer the waiting, the more would be missing.
+        std::this_thread::sleep_for(300ms);
+        held.release();
+    });
+    auto lease = acquire_with_retries(locks, "k", hardly_ever_retrying());
+    const auto waited = steady_clock::now() - begin;
+    EXPECT_GT(lease.remaining(), 60s - waited + 200ms);
+    EXPECT_LE(lease.remaining(), 60s);
+}
+
+TEST_P(waiting, a_stop_request_ends_it_at_once_and_leaves_nothing_locked) {
+    const auto locks = store_->open();
+    const auto others = store_->open();
+    auto held = acquire_with_retries(others, "k");
+    std::stop_source stop;
+    auto options = hardly_ever_retrying();
+    options.stop = stop.get_token();
+    const auto begin = steady_clock::now();
+    std::jthread stopping([&] { stop.request_stop(); });
+    expect_error(error_code::aborted, [&] { (void)acquire_with_retries(locks, "k", options); });
+    EXPECT_LT(steady_clock::now() - begin, 1min);
+    held.release();
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST_P(waiting, it_ends_when_its_time_is_over_and_the_lock_stays_with_its_owner) {
+    const auto locks = store_->open();
+    auto held = acquire_with_retries(store_->open(), "k");
+    const auto begin = steady_clock::now();
+    expect_error(error_code::acquisition_timeout,
+                 [&] { (void)acquire_with_retries(locks, "k", hardly_ever_retrying(200ms)); });
+    EXPECT_GE(steady_clock::now() - begin, 200ms);
+    EXPECT_LT(steady_clock::now() - begin, 1min);
+    EXPECT_TRUE(held.release().ok);
+}
+
+TEST_P(waiting, keys_do_not_disturb_each_other) {
+    const auto locks = store_->open();
+    auto a = acquire_with_retries(locks, "a");
+    auto b = acquire_with_retries(locks, "b");
+    std::jthread for_a([&] { (void)acquire_with_retries(locks, "a", hardly_ever_retrying()); });
+    b.release();
+    // Nobody who waits for "a" stands in its way.
+    EXPECT_TRUE(acquire_with_retries(locks, "b", hardly_ever_retrying()).release().ok);
+    a.release();
+}
+
+class waiting_without_being_told : public waiting {};
+SYNCGUARD_RUN_ON_STORES(waiting_without_being_told, all_stores());
+
+TEST_P(waiting_without_being_told, ends_by_the_next_retry) {
+    const auto locks = store_->open();
+    const auto id = locks.acquire("k", {.ttl = 60s})->detach();
+    std::jthread waiting_one([&] {
+        auto options = hardly_ever_retrying();
+        options.retry.retry_delay = 20ms;
+        EXPECT_TRUE(acquire_with_retries(locks, "k", options).release().ok);
+    });
+    EXPECT_TRUE(store_->open().release(id.str()).ok);
+}
+
+}  // namespace
+}  // namespace syncguard::test

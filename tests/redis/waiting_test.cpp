@@ -1,0 +1,169 @@
+/// Waiting for a lock in Redis: what wakes who waits, what it costs the server, and what happens
+/// where the server does not tell.
+#include "on_redis.hpp"
+#include "support/eventually.hpp"
+
+#include <syncguard/lock.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+const std::string lock_key = "syncguard:k";
+
+class waiting_on_redis : public on_redis {
+  protected:
+    /// So rarely that a test which depends on it fails.
+    static lock_options hardly_ever_retrying() {
+        return {.ttl = 60s,
+                .timeout = 10min,
+                .retry = {.max_retries = 1000,
+                          .retry_delay = 5min,
+                          .backoff = backoff::fixed,
+                          .jitter = jitter::none}};
+    }
+
+    /// How often clients have called a command.
+    double calls_of(const std::string& name) {
+        const std::string text = command({"INFO", "commandstats"}).text;
+        const std::string before = "cmdstat_" + name + ":calls=";
+        const auto at = text.find(before);
+        return at == std::string::npos ? 0 : std::stod(text.substr(at + before.size()));
+    }
+
+    /// Returns once somebody has begun to wait: the server tracks a key for it.
+    void wait_for_a_waiter(int keys = 1) {
+        ASSERT_TRUE(eventually([&] {
+            const std::string text = command({"INFO", "stats"}).text; std::fprintf(stderr, "%s\n", text.substr(text.find("tracking_total")).c_str());
+            return text.find("tracking_total_keys:" + std::to_string(keys) + "\r\n") !=
+                   std::string::npos;
+        }));
+    }
+
+    /// Lets somebody wait for a lock that is held, has `let_go` see to its end, and expects that
+    /// the one who waits gets it soon.
+    template <class LetGo>
+    void expect_to_be_woken_by(LetGo let_go) {
+        const auto begin = std::chrono::steady_clock::now();
+        std::jthread waiting([&] {
+            auto lease = acquire_with_retries(open(), "k", hardly_ever_retrying());
+            EXPECT_TRUE(lease.valid());
+        });
+        wait_for_a_waiter();
+        let_go();
+        waiting.join();
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
+    }
+};
+
+TEST_F(waiting_on_redis, a_release_by_any_client_wakes) {
+    const auto id = open().acquire("k", {.ttl = 600s})->detach();
+    expect_to_be_woken_by([&] { EXPECT_TRUE(open().release(id.str()).ok); });
+}
+
+TEST_F(waiting_on_redis, a_peer_that_deletes_the_key_wakes) {
+    (void)open().acquire("k", {.ttl = 600s})->detach();
+    expect_to_be_woken_by([&] { command({"DEL", lock_key}); });
+}
+
+TEST_F(waiting_on_redis, the_end_of_the_lock_wakes) {
+    (void)open().acquire("k", {.ttl = 1s})->detach();
+    expect_to_be_woken_by([&] { server_.advance(1s); });
+}
+
+TEST_F(waiting_on_redis, the_loss_of_all_keys_wakes) {
+    (void)open().acquire("k", {.ttl = 600s})->detach();
+    expect_to_be_woken_by([&] { command({"FLUSHALL"}); });
+}
+
+TEST_F(waiting_on_redis, the_loss_of_the_connection_wakes) {
+    (void)open().acquire("k", {.ttl = 600s})->detach();
+    expect_to_be_woken_by([&] {
+        // In this order nobody is told of the key's end.
+        redis_connection admin(server_.socket_path());
+        admin.command({"MULTI"});
+        admin.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+        admin.command({"DEL", lock_key});
+        EXPECT_EQ(admin.command({"EXEC"}).list.size(), 2U);
+    });
+}
+
+TEST_F(waiting_on_redis, it_goes_on_through_a_restart_of_the_server) {
+    (void)open().acquire("k", {.ttl = 600s})->detach();
+    // Nothing is saved: the lock is gone.
+    expect_to_be_woken_by([&] {
+        server_.kill();
+        server_.restart();
+    });
+}
+
+TEST_F(waiting_on_redis, an_extension_wakes_for_nothing) {
+    const auto holder = open();
+    auto held = *holder.acquire("k", {.ttl = 600s});
+    std::atomic<bool> granted{false};
+    std::jthread waiting([&] {
+        auto lease = acquire_with_retries(open(), "k", hardly_ever_retrying());
+        granted = true;
+    });
+    wait_for_a_waiter();
+    for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(held.extend({.ttl = 600s}).ok);
+    wait_for_a_waiter();
+    EXPECT_FALSE(granted);
+    held.release();
+    EXPECT_TRUE(eventually([&] { return granted.load(); }));
+}
+
+TEST_F(waiting_on_redis, of_many_threads_that_wait_one_asks_the_server) {
+    constexpr int threads = 100;
+    const auto locks = open();
+    auto held = *locks.acquire("k", {.ttl = 600s});
+    double before = 0;
+    {
+        std::vector<std::jthread> crowd;
+        for (int i = 0; i < threads; ++i) {
+            crowd.emplace_back([&] {
+                EXPECT_TRUE(acquire_with_retries(locks, "k", hardly_ever_retrying()).release().ok);
+            });
+        }
+        wait_for_a_waiter();
+        before = calls_of("evalsha");
+        held.release();
+    }
+    // A release, an attempt of the next that finds the lock taken, and one that gets it. Some are
+    // woken by what concerned the one before them.
+    EXPECT_LE(calls_of("evalsha") - before, 5 * threads);
+}
+
+TEST_F(waiting_on_redis, the_server_is_asked_to_tell_only_by_those_who_wait) {
+    const auto locks = open();
+    for (int i = 0; i < 10; ++i) {
+        auto lease = locks.acquire("k");
+        EXPECT_FALSE(locks.acquire("k"));
+    }
+    EXPECT_EQ(calls_of("client|caching"), 0);
+    EXPECT_EQ(calls_of("client|tracking"), 0);
+}
+
+TEST_F(waiting_on_redis, where_tracking_is_not_permitted_it_waits_by_retrying) {
+    command({"ACL", "SETUSER", "locker", "on", ">sesame", "~*", "+@all", "-client|tracking",
+             "-client|caching"});
+    const auto locks = open({.username = "locker", .password = "sesame"});
+    auto held = *open().acquire("k", {.ttl = 600s});
+    std::jthread waiting([&] {
+        auto options = hardly_ever_retrying();
+        options.retry.retry_delay = 20ms;
+        EXPECT_TRUE(acquire_with_retries(locks, "k", options).release().ok);
+    });
+    ASSERT_TRUE(eventually([&] { return calls_of("evalsha") > 3; }));
+    held.release();
+}
+
+}  // namespace
+}  // namespace syncguard::test

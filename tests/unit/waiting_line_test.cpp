@@ -1,0 +1,104 @@
+#include "../../src/core/waiting_line.hpp"
+
+#include "support/eventually.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace syncguard {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+constexpr auto patience = 20s;
+
+bool is_first(waiting_line::place& who) {
+    return who.is_first_by(steady_clock::now(), {});
+}
+
+TEST(waiting_line, who_comes_first_is_first) {
+    waiting_line line;
+    std::optional<waiting_line::place> first(std::in_place, line, "k");
+    std::optional<waiting_line::place> second(std::in_place, line, "k");
+    waiting_line::place third(line, "k");
+    EXPECT_TRUE(is_first(*first));
+    EXPECT_FALSE(is_first(*second));
+    EXPECT_FALSE(is_first(third));
+    second.reset();
+    EXPECT_FALSE(is_first(third));
+    first.reset();
+    EXPECT_TRUE(is_first(third));
+}
+
+TEST(waiting_line, every_key_has_its_own) {
+    waiting_line line;
+    waiting_line::place a(line, "a");
+    waiting_line::place b(line, "b");
+    EXPECT_TRUE(is_first(a));
+    EXPECT_TRUE(is_first(b));
+}
+
+TEST(waiting_line, threads_have_their_turns_in_the_order_in_which_they_came) {
+    constexpr std::size_t count = 50;
+    waiting_line line;
+    std::optional<waiting_line::place> first(std::in_place, line, "k");
+    std::vector<std::unique_ptr<waiting_line::place>> places;
+    for (std::size_t i = 0; i < count; ++i)
+        places.push_back(std::make_unique<waiting_line::place>(line, "k"));
+    std::mutex mutex;
+    std::vector<std::size_t> turns;
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t i = count; i-- > 0;) {
+            threads.emplace_back([&, i] {
+                EXPECT_TRUE(places[i]->is_first_by(steady_clock::now() + patience, {}));
+                const std::lock_guard guard(mutex);
+                turns.push_back(i);
+                places[i].reset();
+            });
+        }
+        first.reset();
+    }
+    ASSERT_EQ(turns.size(), count);
+    EXPECT_TRUE(std::is_sorted(turns.begin(), turns.end()));
+}
+
+TEST(waiting_line, a_stop_request_ends_the_waiting) {
+    waiting_line line;
+    const waiting_line::place first(line, "k");
+    std::stop_source stop;
+    std::atomic<bool> ended{false};
+    std::jthread other([&] {
+        waiting_line::place second(line, "k");
+        EXPECT_FALSE(second.is_first_by(steady_clock::now() + 1h, stop.get_token()));
+        ended = true;
+    });
+    stop.request_stop();
+    EXPECT_TRUE(test::eventually([&] { return ended.load(); }));
+}
+
+TEST(waiting_line, a_forked_child_does_not_wait_for_threads_of_its_parent) {
+    waiting_line line;
+    const waiting_line::place of_the_parent(line, "k");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        waiting_line::place of_the_child(line, "k");
+        ::_exit(is_first(of_the_child) ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace syncguard
