@@ -121,7 +121,6 @@ medians measure_redis() {
                 commands_of_1000);
     return {{"redis_median_in_pings", told.median_us / ping.median_us()},
             {"redis_p99_in_pings", told.p99_us / ping.median_us()},
-            {"redis_backoff_median", polled.median_us / told.median_us},
             {"redis_commands_of_1000", commands_of_1000}};
 }
 
@@ -168,11 +167,6 @@ int main(int argc, char** argv) try {
                            .limit = 16,
                            .must_be = bar::direction::at_most,
                            .unit = "commands"},
-                          {.what = "redis: median hand-off by backoff alone beside it",
-                           .figure = named("redis_backoff_median"),
-                           .limit = 2,
-                           .must_be = bar::direction::at_least,
-                           .unit = "x"},
                           {.what = "sqlite: median hand-off by backoff alone beside it",
                            .figure = named("sqlite_backoff_median"),
                            .limit = 2,

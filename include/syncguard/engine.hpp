@@ -26,9 +26,9 @@ struct acquire_request {
     std::string_view key;
     lock_id id;
     milliseconds ttl;
-    /// Until then a locked key is not yet an answer: an engine that is told when locks become free
-    /// tries again whenever this one may have, and answers `locked` only when this time has come.
-    /// An engine that cannot be told answers at once.
+    /// Until then a locked key is not yet an answer, for an engine that `tells_when_free`: it tries
+    /// again whenever the lock may have become free, and answers `locked` when this time has come,
+    /// or when it cannot be told for once.
     std::chrono::steady_clock::time_point linger_until{};
 };
 struct release_request {
@@ -127,6 +127,10 @@ class engine {
     virtual ~engine() = default;
 
     [[nodiscard]] virtual backend_capabilities capabilities() const noexcept = 0;
+
+    /// Whether an acquisition may linger. It costs more than one that does not: the engine begins
+    /// to watch the key.
+    [[nodiscard]] virtual bool tells_when_free() const noexcept { return false; }
 
     /// Blocking form. Throws `lock_error`.
     [[nodiscard]] virtual outcome perform(const request& what, const call_limits& limits) = 0;

@@ -38,6 +38,9 @@ double random_fraction() {
     return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
 }
 
+/// Where a store that would tell fails, it may not be able to: it is asked again soon.
+constexpr milliseconds failure_pause{500};
+
 /// What does not mean that waiting is in vain.
 bool may_pass(error_code code) {
     return code == error_code::service_unavailable || code == error_code::network_timeout ||
@@ -56,7 +59,11 @@ class waiting_caller {
 
     std::shared_ptr<lease_core> wait() {
         std::optional<waiting_line::place> place;
-        if (options_.retry.max_retries > 0) place.emplace(backend_.line(), key_);
+        if (options_.retry.max_retries > 0) {
+            place.emplace(backend_.line(), key_);
+            // Whoever is in front has found it locked.
+            is_waiting_ = !place->is_first_by(began_, {});
+        }
         for (unsigned round = 0;; ++round) {
             const bool is_last =
                 round == options_.retry.max_retries && round != retry_policy::unlimited_retries;
@@ -82,13 +89,15 @@ class waiting_caller {
     std::shared_ptr<lease_core> try_until(steady_clock::time_point round_ends) {
         do {
             if (options_.stop.stop_requested()) abort_waiting(key_);
+            // To linger costs more than to ask, and most locks are free.
+            const bool lingers = is_waiting_ && tells_when_free_;
             auto next = round_ends;
             try {
-                auto made =
-                    backend_.acquire(key_, attempt_options(round_ends), options_.stop, round_ends);
+                auto made = attempt(lingers ? round_ends : steady_clock::time_point{});
                 if (made.lease) return std::move(made.lease);
-                is_waiting_ = true;
                 last_failure_ = nullptr;
+                // Where the store tells, begin to be told, then look again.
+                if (!std::exchange(is_waiting_, true) && tells_when_free_) continue;
                 if (made.locked_for) {
                     next = std::min(next, steady_clock::now() + bounded_wait(*made.locked_for));
                 }
@@ -97,21 +106,23 @@ class waiting_caller {
                     failure.code() == error_code::network_timeout && left() <= milliseconds{0};
                 if (!own_deadline && !(is_waiting_ && may_pass(failure.code()))) throw;
                 last_failure_ = std::current_exception();
+                if (tells_when_free_) next = std::min(next, steady_clock::now() + failure_pause);
             }
-            // Where the store tells when the lock is free, the round is over by now.
+            // After an attempt that lingered, the round is over by now.
             sleep_interruptibly_until(next);
         } while (steady_clock::now() < round_ends);
         return nullptr;
     }
 
-    /// Time to linger, and then to answer.
-    [[nodiscard]] acquire_options attempt_options(steady_clock::time_point round_ends) const {
-        const auto rest = std::chrono::ceil<milliseconds>(round_ends - steady_clock::now());
-        const auto allowed = std::max(rest, milliseconds{0}) + backend_.options().operation_timeout;
-        const auto remaining = left();
+    [[nodiscard]] backend_core::attempt attempt(steady_clock::time_point linger_until) const {
+        acquire_options how{.ttl = options_.ttl};
         // The first attempt is made in any case; without time of its own it has the backend's.
-        if (remaining <= milliseconds{0}) return {.ttl = options_.ttl};
-        return {.ttl = options_.ttl, .timeout = std::min(allowed, remaining)};
+        if (const auto remaining = left(); remaining > milliseconds{0}) {
+            const auto lingers = std::chrono::ceil<milliseconds>(
+                std::max(linger_until - steady_clock::now(), steady_clock::duration{0}));
+            how.timeout = std::min(lingers + backend_.options().operation_timeout, remaining);
+        }
+        return backend_.acquire(key_, how, options_.stop, linger_until);
     }
 
     void sleep_interruptibly_until(steady_clock::time_point then) const {
@@ -143,7 +154,8 @@ class waiting_caller {
     const std::string key_;
     const lock_options& options_;
     const steady_clock::time_point began_;
-    bool is_waiting_ = false;  ///< The store has said "locked" at least once.
+    const bool tells_when_free_ = backend_.store()->tells_when_free();
+    bool is_waiting_ = false;  ///< It was found locked at least once.
     std::exception_ptr last_failure_;
 };
 

@@ -109,6 +109,9 @@ class telemetry_engine : public engine {
           events_(options.queue_capacity),
           sink_(std::make_shared<const event_sink>(std::move(options))) {}
 
+    [[nodiscard]] bool tells_when_free() const noexcept override {
+        return inner_->tells_when_free();
+    }
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return inner_->capabilities();
     }

@@ -321,9 +321,6 @@ void client::send_batch() {
     const auto& script = lock_script();
     const auto now = steady_clock::now();
     call_bytes_.clear();
-    const bool track =
-        std::any_of(waiting_.begin(), last, [&](const auto& each) { return each->lingers(now); });
-    const unsigned preliminaries = track ? ask_for_tracking(*current_) : 0;
     resp::append_command_header(call_bytes_, 3 + keys + arguments);
     resp::append_bulk(call_bytes_, current_->script_is_known ? "EVALSHA" : "EVAL");
     resp::append_bulk(call_bytes_, current_->script_is_known ? script.sha1 : script.text);
@@ -333,8 +330,7 @@ void client::send_batch() {
     for (auto each = waiting_.begin(); each != last; ++each)
         call_bytes_ += (*each)->input_.arguments();
 
-    current_->in_flight.push_back(
-        {.operations = batch(waiting_.begin(), last), .preliminaries = preliminaries});
+    current_->in_flight.push_back({.operations = batch(waiting_.begin(), last)});
     waiting_.erase(waiting_.begin(), last);
     current_->script_is_known = true;
     for (const auto& each : current_->in_flight.back().operations) {
@@ -349,26 +345,6 @@ void client::send_batch() {
     } catch (const std::bad_alloc&) {
         close(*current_, {error_code::internal, "out of memory"});
     }
-}
-
-/// Only the keys of the next call: a server that tracked all keys would tell of every lock that
-/// comes and goes.
-unsigned client::ask_for_tracking(link& which) {
-    if (!which.wire->carries_pushes()) which.tracks = link::tracking::refused;
-    if (which.tracks == link::tracking::refused) return 0;
-    const auto append = [&](std::initializer_list<std::string_view> words) {
-        resp::append_command_header(call_bytes_, words.size());
-        for (const auto word : words)
-            resp::append_bulk(call_bytes_, word);
-    };
-    unsigned commands = 1;
-    if (which.tracks == link::tracking::not_asked_for) {
-        append({"CLIENT", "TRACKING", "ON", "OPTIN"});
-        which.tracks = link::tracking::on;
-        ++commands;
-    }
-    append({"CLIENT", "CACHING", "YES"});
-    return commands;
 }
 
 void client::set_deadline(operation& what, time_point deadline) {
@@ -437,6 +413,11 @@ void client::on_reply(link& which, const resp::value& reply) {
         --which.in_flight.front().preliminaries;
         // Not permitted, or not known: then nobody will be told of changes.
         if (reply.is_error()) which.tracks = link::tracking::refused;
+        return;
+    }
+    if (which.in_flight.front().watched) {
+        on_watched(which, reply);
+        which.in_flight.pop_front();
         return;
     }
     // They stay there until all is done: if memory runs out, they go the way of the connection.
@@ -565,9 +546,9 @@ void client::deliver(const std::shared_ptr<operation>& what, const script_reply&
         what->answer_late(reply);
         return;
     }
-    if (what->sent_on_->tracks == link::tracking::on) {
+    if (what->sent_on_->tracks != link::tracking::refused) {
         if (auto patience = what->wait_after(reply)) {
-            let_linger(what, *std::move(patience));
+            watch(what, *std::move(patience));
             return;
         }
     }
@@ -610,6 +591,44 @@ void client::set_ended(const std::shared_ptr<operation>& what) {
 }
 
 // How operations wait for a key to change.
+
+/// Asks the server to tell of changes of the key, and whether it is still there. Only of this key:
+/// a server that tracked all would tell of every lock that comes and goes.
+void client::watch(const std::shared_ptr<operation>& what, operation::patience how) {
+    link& on = *what->sent_on_;
+    std::string commands;
+    const auto append = [&](std::initializer_list<std::string_view> words) {
+        resp::append_command_header(commands, words.size());
+        for (const auto word : words)
+            resp::append_bulk(commands, word);
+    };
+    unsigned preliminaries = 1;
+    if (on.tracks == link::tracking::not_asked_for) {
+        append({"CLIENT", "TRACKING", "ON", "OPTIN"});
+        ++preliminaries;
+    }
+    append({"CLIENT", "CACHING", "YES"});
+    append({"EXISTS", how.key});
+    on.in_flight.push_back(
+        {.operations = {what}, .watched = std::move(how), .preliminaries = preliminaries});
+    on.tracks = link::tracking::on;
+    on.wire->send(commands);
+}
+
+void client::on_watched(link& which, const resp::value& reply) {
+    sent_call& call = which.in_flight.front();
+    const auto& what = call.operations.front();
+    if (what->state_ != operation::state::sent) return;
+    const bool is_there = reply.type() == resp::kind::integer && reply.integer() == 1;
+    if (which.tracks == link::tracking::refused || reply.is_error()) {
+        set_ended(what);
+    } else if (is_there) {
+        let_linger(what, *std::move(call.watched));
+    } else {
+        waiting_.push_back(what);
+        what->state_ = operation::state::waiting;
+    }
+}
 
 void client::let_linger(const std::shared_ptr<operation>& what, operation::patience how) {
     what->place_in_lounge_ = lounge_.emplace(std::move(how.key), what);

@@ -55,8 +55,7 @@ class operation : public net::task,
     virtual void answer_late(const script_reply& /*reply*/) noexcept {}
     virtual void lose() noexcept {}
 
-    /// Whether it is to be sent again when a key changes, should the answer be no. It is told each
-    /// time before it is sent.
+    /// Whether it is to be sent again when a key changes. It is told each time before it is sent.
     [[nodiscard]] virtual bool lingers(time_point /*now*/) const noexcept { return false; }
     virtual void about_to_be_sent() noexcept {}
     /// After an answer: until when it waits for the key to change before it is sent again, or
@@ -103,10 +102,12 @@ class operation : public net::task,
 
 using batch = std::vector<std::shared_ptr<operation>>;
 
-/// The operations of one call of the script.
+/// What one command was sent for.
 struct sent_call {
+    /// Those of a call of the script, or the one that wants to be told of a key.
     batch operations;
-    /// Commands that were sent ahead of it so that its keys be tracked, and not answered yet.
+    std::optional<operation::patience> watched{};
+    /// Commands that were sent ahead of it so that its key be tracked, and not answered yet.
     unsigned preliminaries = 0;
 };
 
@@ -162,7 +163,7 @@ class client : public net::driven {
     void connect_if_needed(time_point now);
     void send_waiting();
     void send_batch();
-    [[nodiscard]] unsigned ask_for_tracking(link& which);
+    void watch(const std::shared_ptr<operation>& what, operation::patience how);
     void set_deadline(operation& what, time_point deadline);
     void drop_idle_links(time_point now);
     void announce_ended();
@@ -173,6 +174,7 @@ class client : public net::driven {
 
     void on_no_connection(const lock_error& why);
     void on_reply(link& which, const resp::value& reply);
+    void on_watched(link& which, const resp::value& reply);
     void on_push(const resp::value& news);
     void on_closed(link& which, const lock_error& why);
     void retire(link& which);

@@ -25,7 +25,7 @@ class link final : public connection::listener {
     bool retired = false;
     time_point keep_until{};  ///< Once it is retired.
     enum class tracking { not_asked_for, on, refused };
-    /// Whether the server tells of changes of the keys that it is asked to track.
+    /// Whether the server tells of changes of the keys that it is asked to watch.
     tracking tracks = tracking::not_asked_for;
     /// In the order in which the answers will come.
     std::deque<sent_call> in_flight;
@@ -38,7 +38,10 @@ class link final : public connection::listener {
     }
 
   private:
-    void on_ready() override { ready = true; }
+    void on_ready() override {
+        ready = true;
+        if (!wire->carries_pushes()) tracks = tracking::refused;
+    }
     void on_reply(const resp::value& reply) override { owner_.on_reply(*this, reply); }
     void on_push(const resp::value& news) override { owner_.on_push(news); }
     void on_closed(const lock_error& why) override { owner_.on_closed(*this, why); }

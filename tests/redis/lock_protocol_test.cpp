@@ -119,8 +119,7 @@ TEST(replies_of_the_lock_script, any_other_is_refused) {
         bulk(whole_lock.substr(0, whole_lock.size() - 1)),
     };
     const std::vector<std::pair<request, std::vector<std::string>>> given{
-        {acquire,
-         {granted, ":0\r\n", ":-1\r\n", ":-2\r\n", ":-3\r\n", ":1\r\n", ":2\r\n"}},
+        {acquire, {granted, ":0\r\n", ":-1\r\n", ":-2\r\n", ":-3\r\n", ":1\r\n", ":2\r\n"}},
         {release, {":1\r\n", ":0\r\n", ":-1\r\n", ":-2\r\n"}},
         {extend, {":1\r\n", ":0\r\n", ":-1\r\n", ":-2\r\n"}},
         {is_locked, {":1\r\n", ":0\r\n"}},
