@@ -4,6 +4,7 @@
 #include <syncguard/capabilities.hpp>
 #include <syncguard/detail/lease_core.hpp>
 
+#include <exception>
 #include <memory>
 #include <stop_token>
 #include <string_view>
@@ -33,8 +34,10 @@ concept has_fence = requires(const T& value) {
 ///   not wait; its release goes on in the background.
 /// - Fork: only the process that acquired a lock holds it. In a forked child the lease is invalid,
 ///   and its destruction does nothing.
-/// - Thread safety: the const members, `release` and `extend` may be called concurrently on one
-///   lease; moving, destroying and `on_release_error` may not.
+/// - Loss: `keep_alive` renews the lock; `on_lost` and `stop_token` tell when it is lost, however
+///   that happens.
+/// - Thread safety: all members may be called concurrently on one lease, except moving, destroying
+///   and `on_release_error`.
 /// - Lifetime: a lease keeps its store alive; it may outlive the backend it came from.
 template <capability_set Capabilities>
 class [[nodiscard]] lease {
@@ -81,9 +84,37 @@ class [[nodiscard]] lease {
     }
 
     /// Lets the lock live `options.ttl` from now. If it is not held any more, `ok` is false and the
-    /// lease becomes invalid; an expired lock is never revived. Throws `lock_error`.
+    /// lease becomes invalid; an expired lock is never revived. Where somebody asked to be told of
+    /// a loss, an answer that comes after the deadline counts as such. Throws `lock_error`.
     extend_result extend(const extend_options& options = {}, std::stop_token stop = {}) {
         return core_->extend(options, std::move(stop));
+    }
+
+    /// Renews the lock until the lease ends: a third of the TTL after it was last renewed, and
+    /// again after a short pause where that fails, until the deadline. One thread looks after all
+    /// leases of a process; this call and the renewals block nobody. `release()`, `detach()` and
+    /// the destructor end it before they do anything else. It ends with a loss, too, which
+    /// `on_lost` and `stop_token` tell of.
+    ///
+    /// Called again, it changes the TTL. On a lease that is not held any more it does nothing.
+    /// Throws `lock_error`: `invalid_argument` for a TTL that is not acceptable, `internal` where
+    /// no thread can be started.
+    void keep_alive(const keep_alive_options& options = {}) { core_->keep_alive(options); }
+
+    /// Requested when the lock is lost, with or without `keep_alive`; see loss.hpp. For waits that
+    /// are to end then. Throws as `keep_alive` does.
+    [[nodiscard]] std::stop_token stop_token() { return core_->stop_token(); }
+
+    /// Calls `handler` when the lock is lost, with or without `keep_alive`, or at once where it has
+    /// been; see loss.hpp for when, how often and on which thread. Replaces the handler that was
+    /// set before. On a lease that was released or detached it does nothing. Throws as
+    /// `keep_alive` does.
+    void on_lost(loss_handler handler) { core_->on_lost(std::move(handler)); }
+
+    /// Why the last renewal failed; null if it succeeded, or if there was none yet. To warn of a
+    /// loss before it happens.
+    [[nodiscard]] std::exception_ptr renewal_failure() const noexcept {
+        return core_->renewal_failure();
     }
 
     /// Lets go without releasing: the lock stays until it expires or somebody releases it by its

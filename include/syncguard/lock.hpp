@@ -2,6 +2,7 @@
 #pragma once
 
 #include <syncguard/backend.hpp>
+#include <syncguard/loss.hpp>
 #include <syncguard/retry.hpp>
 
 #include <concepts>
@@ -25,6 +26,10 @@ struct lock_options {
     std::stop_token stop{};
     /// Failures of this call's release. Unset: the backend's handler.
     release_error_handler on_release_error{};
+    /// Whether the lock is renewed while the function runs. If not, the TTL bounds its work.
+    bool auto_extend = false;
+    /// Called if the lock is lost while the function runs; see loss.hpp.
+    loss_handler on_lost{};
 };
 
 /// The lock that a function runs under, where the backend has no fences.
@@ -40,6 +45,10 @@ class unfenced_held {
     /// twice.
     [[nodiscard]] bool valid() const noexcept { return core_->valid(); }
     [[nodiscard]] milliseconds remaining() const noexcept { return core_->remaining(); }
+
+    /// Requested when the lock is lost; see loss.hpp. Throws `lock_error` (`internal`) where no
+    /// thread can be started for it.
+    [[nodiscard]] std::stop_token stop_token() { return core_->stop_token(); }
 
     /// Lets the lock live `options.ttl` from now. Throws `lock_error`.
     extend_result extend(const extend_options& options = {}, std::stop_token stop = {}) {
@@ -92,10 +101,13 @@ template <lock_backend B>
 }
 
 /// Takes the lock, calls `fn` with a `held&` (or with nothing), releases the lock. Returns what
-/// `fn` returns; what `fn` throws passes through, after the release.
+/// `fn` returns, which is nothing, a reference or something that can be moved; what `fn` throws
+/// passes through, after the release.
 ///
-/// Throws what `acquire_with_retries` throws. A release that fails does not throw; see
-/// `lock_options::on_release_error`.
+/// Throws what `acquire_with_retries` throws, and `lock_lost` if the lock was lost before `fn`
+/// returned, be it that its TTL passed or that the store did not have it any more at the release;
+/// what `fn` returned is dropped then. A release that fails, or that only comes late, is no loss
+/// and does not throw; see `lock_options::on_release_error`.
 template <lock_backend B, class Fn>
 requires std::invocable < Fn, held_for<typename B::capabilities_type>
 & > || std::invocable<Fn> decltype(auto) lock(const B& backend, std::string_view key, Fn&& fn,
@@ -105,11 +117,29 @@ requires std::invocable < Fn, held_for<typename B::capabilities_type>
     auto lease = acquire_with_retries(backend, key, options);
     auto& core = detail::access::core(lease);
     core.on_release_error(options.on_release_error, release_source::lock_helper);
-    held_for<capabilities> held(core);
-    if constexpr (std::invocable<Fn, held_for<capabilities>&>) {
-        return std::invoke(std::forward<Fn>(fn), held);
+    if (options.on_lost) core.on_lost(options.on_lost);
+    if (options.auto_extend) core.keep_alive({});
+    const auto work = [&]() -> decltype(auto) {
+        held_for<capabilities> held(core);
+        if constexpr (std::invocable<Fn, held_for<capabilities>&>) {
+            return std::invoke(std::forward<Fn>(fn), held);
+        } else {
+            return std::invoke(std::forward<Fn>(fn));
+        }
+    };
+
+    using result = decltype(work());
+    if constexpr (std::is_void_v<result>) {
+        work();
+        core.finish_work();
+    } else if constexpr (std::is_reference_v<result>) {
+        auto&& returned = work();
+        core.finish_work();
+        return static_cast<result>(returned);
     } else {
-        return std::invoke(std::forward<Fn>(fn));
+        result returned = work();
+        core.finish_work();
+        return returned;
     }
 }
 

@@ -33,11 +33,18 @@ struct extend_options {
     milliseconds timeout{0};
 };
 
+/// Options of `lease::keep_alive`.
+struct keep_alive_options {
+    /// How long each renewal lets the lock live. Zero: as long as the acquisition did.
+    milliseconds ttl{0};
+};
+
 // g++ 12 destroys aggregates with non-trivial members twice when they are brace-initialised inside
 // a co_await expression. Options that need no destructor are safe there.
 static_assert(std::is_trivially_destructible_v<call_options>);
 static_assert(std::is_trivially_destructible_v<acquire_options>);
 static_assert(std::is_trivially_destructible_v<extend_options>);
+static_assert(std::is_trivially_destructible_v<keep_alive_options>);
 
 /// Where a release that failed was started.
 enum class release_source {

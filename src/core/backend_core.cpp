@@ -1,5 +1,6 @@
 #include "fence_limits.hpp"
 #include "longest_wait.hpp"
+#include "ttl_limits.hpp"
 #include "waiting_line.hpp"
 
 #include <syncguard/detail/backend_core.hpp>
@@ -39,15 +40,6 @@ void bound_call(call& made, milliseconds timeout, const backend_options& default
     const milliseconds allowed = timeout == milliseconds{0} ? defaults.operation_timeout : timeout;
     made.limits.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed);
     made.limits.stop = std::move(stop);
-}
-
-milliseconds checked_ttl(milliseconds ttl) {
-    if (ttl <= milliseconds{0} || ttl > max_ttl) {
-        throw lock_error(error_code::invalid_argument,
-                         "a TTL is at least 1 ms and at most 100 years; got " +
-                             std::to_string(ttl.count()) + " ms");
-    }
-    return ttl;
 }
 
 // Preparation: check everything, then say what to ask the engine.
@@ -165,6 +157,7 @@ backend_core::lease_pointer backend_core::conclude_acquire(call& made, const out
                                                   .id = asked.id,
                                                   .fence = answer.fence,
                                                   .expires_at = answer.expires_at,
+                                                  .ttl = made.ttl,
                                                   .deadline = began + made.ttl},
                                             how_to_dispose);
     } catch (...) {

@@ -1,4 +1,5 @@
 #include "fork_generation.hpp"
+#include "lease_supervision.hpp"
 #include "longest_wait.hpp"
 #include "release_errors.hpp"
 
@@ -19,8 +20,17 @@ lease_core::lease_core(grant granted, disposal how_to_dispose)
       fence_(granted.fence),
       expires_at_(granted.expires_at.time_since_epoch().count()),
       deadline_(granted.deadline.time_since_epoch().count()),
+      ttl_(granted.ttl),
       how_to_dispose_(how_to_dispose),
       owning_process_(fork_generation()) {}
+
+lease_core::~lease_core() {
+    // In a forked child it belongs to what the parent's threads may have left in the middle of
+    // something: there it stays where it is.
+    if (supervision_ == nullptr || !in_owning_process()) return;
+    end_supervision();
+    delete supervision_.load();
+}
 
 bool lease_core::in_owning_process() const noexcept {
     return owning_process_ == fork_generation();
@@ -30,18 +40,28 @@ unix_time lease_core::expires_at() const noexcept {
     return unix_time(milliseconds(expires_at_.load(std::memory_order_acquire)));
 }
 
-bool lease_core::valid() const noexcept {
-    return remaining() > milliseconds{0};
+lease_clock::time_point lease_core::deadline() const noexcept {
+    return lease_clock::time_point(
+        lease_clock::duration(deadline_.load(std::memory_order_acquire)));
 }
 
-milliseconds lease_core::remaining() const noexcept {
-    if (state_.load(std::memory_order_acquire) != state::held || !in_owning_process()) {
-        return milliseconds{0};
-    }
-    const lease_clock::time_point deadline(
-        lease_clock::duration(deadline_.load(std::memory_order_acquire)));
-    const auto left = std::chrono::floor<milliseconds>(deadline - lease_clock::now());
-    return std::max(left, milliseconds{0});
+bool lease_core::valid() noexcept {
+    return time_left() > lease_clock::duration::zero();
+}
+
+milliseconds lease_core::remaining() noexcept {
+    return std::chrono::floor<milliseconds>(time_left());
+}
+
+lease_clock::duration lease_core::time_left() noexcept {
+    constexpr auto none = lease_clock::duration::zero();
+    if (state_.load(std::memory_order_acquire) != state::held || !in_owning_process()) return none;
+    // The clock first: a deadline that is found later, and has passed by then, is the last one.
+    const auto now = lease_clock::now();
+    const auto left = deadline() - now;
+    if (left > none) return left;
+    expire();
+    return none;
 }
 
 void lease_core::on_release_error(release_error_handler handler, release_source source) {
@@ -52,7 +72,10 @@ void lease_core::on_release_error(release_error_handler handler, release_source 
 bool lease_core::begin_release() noexcept {
     if (!in_owning_process()) return false;
     for (state expected : {state::held, state::in_doubt}) {
-        if (state_.compare_exchange_strong(expected, state::releasing)) return true;
+        if (state_.compare_exchange_strong(expected, state::releasing)) {
+            end_supervision();
+            return true;
+        }
     }
     return false;
 }
@@ -97,27 +120,46 @@ bool lease_core::begin_extend() noexcept {
     return true;
 }
 
-/// `result` is null if the extension failed.
-void lease_core::end_extend(const extend_result* result,
-                            lease_clock::time_point deadline) noexcept {
-    const std::lock_guard guard(extending_);
-    --extends_under_way_;
-    if (result == nullptr) return;
-    if (!result->ok) {
-        state_ = state::gone;
-        return;
+/// `result` is null if the extension failed. It becomes that of a lock that is not held where an
+/// extension came too late.
+void lease_core::end_extend(extend_result* result, lease_clock::time_point deadline) noexcept {
+    std::optional<loss_reason> found_lost;
+    {
+        const std::lock_guard guard(extending_);
+        --extends_under_way_;
+        if (result == nullptr) return;
+        found_lost = note_extension(*result, deadline);
+    }
+    tell_keeper_of_extension(result->ok, found_lost);
+}
+
+/// With the lock held. Returns why the lease is lost, if it is by this answer.
+std::optional<loss_reason> lease_core::note_extension(extend_result& result,
+                                                      lease_clock::time_point new_deadline) {
+    state expected = state::held;
+    if (!result.ok) {
+        if (state_.compare_exchange_strong(expected, state::lost)) return loss_reason::not_held;
+        if (expected != state::lost) state_ = state::gone;
+        return {};
+    }
+    // A loss that may have been told, or seen, is final.
+    if (supervision_ != nullptr && (state_ != state::held || lease_clock::now() >= deadline())) {
+        result = {};
+        if (state_.compare_exchange_strong(expected, state::in_doubt)) return loss_reason::expired;
+        return {};
     }
     // Of extensions that overlap nobody knows which the store did last: the shorter one counts.
-    earliest_of_overlapping_ = std::min(earliest_of_overlapping_, deadline);
-    expires_at_ = result->expires_at.time_since_epoch().count();
+    earliest_of_overlapping_ = std::min(earliest_of_overlapping_, new_deadline);
+    expires_at_ = result.expires_at.time_since_epoch().count();
     deadline_ = earliest_of_overlapping_.time_since_epoch().count();
+    return {};
 }
 
 extend_result lease_core::extend(const extend_options& options, std::stop_token stop) {
     if (!begin_extend()) return {};
     const auto sent_at = lease_clock::now();
     try {
-        const extend_result result = backend_->extend(id_, key_, options, std::move(stop));
+        extend_result result = backend_->extend(id_, key_, options, std::move(stop));
         end_extend(&result, sent_at + options.ttl);
         return result;
     } catch (...) {
@@ -132,10 +174,10 @@ void lease_core::start_extend(const extend_options& options, std::stop_token sto
         done(nullptr, {});
         return;
     }
-    backend_->start_extend(
-        id_, key_, options, std::move(stop),
-        [self = shared_from_this(), done = std::move(done), sent_at = lease_clock::now(),
-         ttl = options.ttl](std::exception_ptr failure, extend_result result) mutable {
+    std::function<void(std::exception_ptr, extend_result)> finish;
+    try {
+        finish = [self = shared_from_this(), done = std::move(done), sent_at = lease_clock::now(),
+                  ttl = options.ttl](std::exception_ptr failure, extend_result result) mutable {
             if (failure) {
                 self->end_extend(nullptr, {});
             } else {
@@ -143,26 +185,39 @@ void lease_core::start_extend(const extend_options& options, std::stop_token sto
             }
             self.reset();
             done(std::move(failure), result);
-        });
+        };
+    } catch (...) {
+        end_extend(nullptr, {});
+        throw;
+    }
+    backend_->start_extend(id_, key_, options, std::move(stop), std::move(finish));
 }
 
 void lease_core::detach() noexcept {
     state_ = state::gone;
+    if (in_owning_process()) end_supervision();
 }
 
 void lease_core::dispose() noexcept {
+    (void)release_at_the_end();
+    // What a handler refers to often ends where its lease does.
+    if (how_to_dispose_ == disposal::blocking) wait_for_handler();
+}
+
+/// Whether the store still had the lock; nothing where that is not known.
+std::optional<bool> lease_core::release_at_the_end() noexcept {
     const auto& limit = backend_->options().dispose_timeout;
     if (how_to_dispose_ == disposal::background) {
         dispose_in_background(nullptr);
-        return;
+        return {};
     }
     if (!limit) {
         try {
-            (void)release({}, {});
+            return release({}, {}).ok;
         } catch (...) {
             report(std::current_exception());
         }
-        return;
+        return {};
     }
 
     // The bound must hold even if the engine is stuck in something that it cannot interrupt, so the
@@ -171,12 +226,14 @@ void lease_core::dispose() noexcept {
         std::mutex mutex;
         std::condition_variable changed;
         bool finished = false;
+        std::optional<bool> had_it;
     };
     try {
         auto meeting = std::make_shared<rendezvous>();
-        dispose_in_background([meeting] {
+        dispose_in_background([meeting](std::optional<bool> had_it) {
             const std::lock_guard guard(meeting->mutex);
             meeting->finished = true;
+            meeting->had_it = had_it;
             meeting->changed.notify_one();
         });
         std::unique_lock guard(meeting->mutex);
@@ -187,23 +244,27 @@ void lease_core::dispose() noexcept {
                              "background",
                              {.key = key_, .lock_id = id_.to_string()});
         }
+        return meeting->had_it;
     } catch (...) {
         report(std::current_exception());
     }
+    return {};
 }
 
-void lease_core::dispose_in_background(const std::function<void()>& finished) noexcept {
+void lease_core::dispose_in_background(
+    const std::function<void(std::optional<bool>)>& finished) noexcept {
     try {
         start_release({}, {},
                       [self = shared_from_this(), finished](std::exception_ptr failure,
-                                                            release_result) mutable {
+                                                            release_result result) mutable {
+                          const auto had_it = failure ? std::nullopt : std::optional(result.ok);
                           if (failure) self->report(std::move(failure));
                           self.reset();
-                          if (finished) finished();
+                          if (finished) finished(had_it);
                       });
     } catch (...) {
         report(std::current_exception());
-        if (finished) finished();
+        if (finished) finished({});
     }
 }
 

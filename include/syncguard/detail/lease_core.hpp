@@ -3,6 +3,7 @@
 
 #include <syncguard/fence.hpp>
 #include <syncguard/lock_id.hpp>
+#include <syncguard/loss.hpp>
 #include <syncguard/options.hpp>
 #include <syncguard/result.hpp>
 #include <syncguard/time.hpp>
@@ -13,8 +14,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
+
+namespace syncguard {
+struct lease_supervision;
+}
 
 namespace syncguard::detail {
 
@@ -30,6 +36,7 @@ struct grant {
     lock_id id;
     syncguard::fence fence;
     unix_time expires_at;
+    milliseconds ttl;
     lease_clock::time_point deadline;
 };
 
@@ -37,13 +44,19 @@ struct grant {
 class lease_core : public std::enable_shared_from_this<lease_core> {
   public:
     lease_core(grant granted, disposal how_to_dispose);
+    lease_core(const lease_core&) = delete;
+    lease_core& operator=(const lease_core&) = delete;
+    ~lease_core();
 
     [[nodiscard]] const std::string& key() const noexcept { return key_; }
     [[nodiscard]] const lock_id& id() const noexcept { return id_; }
     [[nodiscard]] const syncguard::fence& fence() const noexcept { return fence_; }
     [[nodiscard]] unix_time expires_at() const noexcept;
-    [[nodiscard]] bool valid() const noexcept;
-    [[nodiscard]] milliseconds remaining() const noexcept;
+    [[nodiscard]] lease_clock::time_point deadline() const noexcept;
+
+    // Where the loss is to be told, whoever finds the time over has it told.
+    [[nodiscard]] bool valid() noexcept;
+    [[nodiscard]] milliseconds remaining() noexcept;
 
     void on_release_error(release_error_handler handler, release_source source);
 
@@ -55,26 +68,54 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     void start_extend(const extend_options& options, std::stop_token stop,
                       std::function<void(std::exception_ptr, extend_result)> done);
 
+    void keep_alive(const keep_alive_options& options);
+    [[nodiscard]] std::stop_token stop_token();
+    void on_lost(loss_handler handler);
+    [[nodiscard]] std::exception_ptr renewal_failure() noexcept;
+
+    /// One renewal in the background. Its end, also if it could not be begun, is told to the
+    /// keeper.
+    void start_renewal(milliseconds ttl) noexcept;
+
+    /// The deadline has passed: where the loss is to be told, the lease is not valid any more,
+    /// whatever answers are still to come.
+    void expire() noexcept;
+
     /// Gives the lock up without releasing it.
     void detach() noexcept;
 
     /// Releases if still held. Never throws; failures go to the release-error handler.
     void dispose() noexcept;
 
+    /// Releases as `dispose` does, after work that had to be done under the lock. Throws
+    /// `lock_lost` if it was not held to the end of that work.
+    void finish_work();
+
   private:
     enum class state : std::uint8_t {
         held,
         releasing,
-        in_doubt,  ///< A release failed: the store may have the lock or not. It may be tried again.
+        /// A release failed, or a lease that is looked after has expired: the store may have the
+        /// lock or not. It may be released.
+        in_doubt,
+        lost,  ///< The store said that it is not held.
         gone,
     };
 
     [[nodiscard]] bool in_owning_process() const noexcept;
+    [[nodiscard]] lease_clock::duration time_left() noexcept;
     bool begin_release() noexcept;
     void end_release(bool failed) noexcept;
     [[nodiscard]] bool begin_extend() noexcept;
-    void end_extend(const extend_result* result, lease_clock::time_point deadline) noexcept;
-    void dispose_in_background(const std::function<void()>& finished) noexcept;
+    void end_extend(extend_result* result, lease_clock::time_point deadline) noexcept;
+    [[nodiscard]] std::optional<loss_reason> note_extension(extend_result& result,
+                                                            lease_clock::time_point deadline);
+    [[nodiscard]] lease_supervision* supervise();
+    void end_supervision() noexcept;
+    void tell_keeper_of_extension(bool extended, std::optional<loss_reason> found_lost) noexcept;
+    void wait_for_handler() noexcept;
+    [[nodiscard]] std::optional<bool> release_at_the_end() noexcept;
+    void dispose_in_background(const std::function<void(std::optional<bool>)>& finished) noexcept;
     void report(std::exception_ptr failure) const noexcept;
 
     std::shared_ptr<const backend_core> backend_;
@@ -84,6 +125,8 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     std::atomic<unix_time::rep> expires_at_;
     std::atomic<lease_clock::rep> deadline_;
     std::atomic<state> state_{state::held};
+    std::atomic<lease_supervision*> supervision_{nullptr};  ///< Owned.
+    milliseconds ttl_;
     std::mutex extending_;
     int extends_under_way_ = 0;
     lease_clock::time_point earliest_of_overlapping_;

@@ -1,0 +1,64 @@
+/// How the loss of a held lock is told.
+///
+/// A lock is lost when its time passes without a renewal, or when the store says that it is not
+/// held any more. A loss is final: no late answer makes the lease valid again.
+///
+/// - Who tells: threads of the library, which exist only in processes that use `on_lost`,
+///   `stop_token` or `keep_alive`. They tell at the latest when the lease's own deadline passes,
+///   whatever the network does (within a second after the machine was suspended); `valid()` knows
+///   even before them.
+/// - How often: once for each lease, and never after `release()`, `detach()` or the destructor has
+///   begun; a handler that has begun by then may still run. The destructor of a lease that a
+///   blocking call made waits for it, unless it runs on the thread of the handler.
+/// - Handlers should be short, and hand work on to others: while several block, further losses are
+///   told late. Renewals are never delayed by them. Those of different leases may run at the same
+///   time. What a handler throws is swallowed; a `std::stop_callback` must not throw.
+/// - Fork: in a child nothing is renewed and nothing is told of what the parent holds; the parent
+///   goes on.
+#pragma once
+
+#include <syncguard/error.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace syncguard {
+
+enum class loss_reason : std::uint8_t {
+    /// The time of the lease passed. The store may still have the lock.
+    expired,
+    /// The store said that the lock is not held: somebody released it by its id, or the store
+    /// forgot it. Somebody else may hold it already.
+    not_held,
+};
+
+/// "expired" or "not-held".
+[[nodiscard]] std::string_view to_string(loss_reason reason) noexcept;
+
+struct loss {
+    loss_reason reason{};
+    /// Why the last renewal failed; null where none did.
+    std::exception_ptr cause;
+};
+
+/// Receives the loss of a lock.
+using loss_handler = std::function<void(const loss& what)>;
+
+/// Thrown by `lock()` where the lock was lost while its function ran, after an attempt to release
+/// it: what the function did may have happened beside another holder's work. `code()` is
+/// `internal`, `cause()` the last failure of a renewal.
+class lock_lost : public lock_error {
+  public:
+    /// As with every `lock_error`, what is being handled becomes the cause.
+    lock_lost(loss_reason reason, const std::string& message, error_context context = {});
+
+    [[nodiscard]] loss_reason reason() const noexcept { return reason_; }
+
+  private:
+    loss_reason reason_;
+};
+
+}  // namespace syncguard

@@ -1,0 +1,169 @@
+#include "lease_keeper.hpp"
+
+#include "fork_generation.hpp"
+
+#include <syncguard/detail/lease_core.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace syncguard {
+
+namespace {
+
+/// The clock of leases goes on while the machine is suspended, the one that a thread can sleep by
+/// does not: it looks at the former at least so often.
+constexpr std::chrono::seconds longest_sleep{1};
+
+/// The mutex is let go of after so many: others must not wait for long.
+constexpr std::size_t errands_at_a_time = 256;
+
+renewal_step next_step_of(const lease_supervision& whose, lease_clock::time_point now) noexcept {
+    return next_step({.deadline = whose.lease.deadline(),
+                      .ttl = whose.renewal_ttl,
+                      .renewal_under_way = whose.renewal_under_way,
+                      .retry_not_before = whose.retry_not_before},
+                     now);
+}
+
+}  // namespace
+
+lease_keeper& lease_keeper::of_this_process() {
+    // No mutex, and no static that is made under one: a fork may find either locked.
+    static std::atomic<lease_keeper*> latest{nullptr};
+    auto* known = latest.load(std::memory_order_acquire);
+    while (known == nullptr || known->process_ != fork_generation()) {
+        std::unique_ptr<lease_keeper> made(new lease_keeper);
+        if (latest.compare_exchange_strong(known, made.get())) return *made.release();
+    }
+    return *known;
+}
+
+lease_keeper::lease_keeper() : process_(fork_generation()) {
+    errands_.reserve(errands_at_a_time);
+}
+
+void lease_keeper::ensure_started() {
+    const std::lock_guard guard(mutex_);
+    if (started_) return;
+    announcer_.ensure_started();
+    std::thread([this] { run(); }).detach();
+    started_ = true;
+}
+
+void lease_keeper::watch(lease_supervision& whose) noexcept {
+    const std::lock_guard guard(mutex_);
+    plan(whose);
+}
+
+void lease_keeper::renew(lease_supervision& whose, milliseconds ttl) noexcept {
+    const std::lock_guard guard(mutex_);
+    whose.renewal_ttl = ttl;
+    plan(whose);
+}
+
+void lease_keeper::deadline_moved(lease_supervision& whose) noexcept {
+    const std::lock_guard guard(mutex_);
+    plan(whose);
+}
+
+void lease_keeper::renewal_ended(lease_supervision& whose, std::exception_ptr failure) noexcept {
+    const std::lock_guard guard(mutex_);
+    whose.renewal_under_way = false;
+    if (failure) {
+        whose.retry_not_before = lease_clock::now() + renewal_retry_pause(whose.renewal_ttl);
+    }
+    whose.renewal_failure.swap(failure);
+    plan(whose);
+}
+
+std::exception_ptr lease_keeper::renewal_failure_of(lease_supervision& whose) noexcept {
+    const std::lock_guard guard(mutex_);
+    return whose.renewal_failure;
+}
+
+void lease_keeper::lose(lease_supervision& whose, loss_reason reason) noexcept {
+    std::exception_ptr cause;
+    {
+        const std::lock_guard guard(mutex_);
+        whose.over = true;
+        plan(whose);
+        cause = whose.renewal_failure;
+    }
+    announcer_.announce(whose, whose.lease.shared_from_this(), {reason, std::move(cause)});
+}
+
+void lease_keeper::forget(lease_supervision& whose) noexcept {
+    {
+        const std::lock_guard guard(mutex_);
+        whose.over = true;
+        plan(whose);
+    }
+    announcer_.close(whose);
+}
+
+/// Puts it where it belongs in the schedule. With the lock held.
+void lease_keeper::plan(lease_supervision& whose) noexcept {
+    if (whose.set_base_hook::is_linked()) schedule_.erase(schedule_.iterator_to(whose));
+    if (whose.over) return;
+    const auto now = lease_clock::now();
+    const auto step = next_step_of(whose, now);
+    whose.due = step.what == renewal_step::kind::wait ? step.until : now;
+    schedule_.insert(whose);
+    if (&*schedule_.begin() == &whose) changed_.notify_one();
+}
+
+void lease_keeper::run() {
+    std::unique_lock guard(mutex_);
+    while (true) {
+        const auto now = lease_clock::now();
+        collect_errands(now);
+        if (!errands_.empty()) {
+            guard.unlock();
+            do_errands();
+            guard.lock();
+        } else if (schedule_.empty()) {
+            changed_.wait(guard);
+        } else {
+            changed_.wait_for(guard, std::min<lease_clock::duration>(schedule_.begin()->due - now,
+                                                                     longest_sleep));
+        }
+    }
+}
+
+/// With the lock held.
+void lease_keeper::collect_errands(lease_clock::time_point now) {
+    while (!schedule_.empty() && schedule_.begin()->due <= now &&
+           errands_.size() < errands_at_a_time) {
+        auto& next = *schedule_.begin();
+        schedule_.erase(schedule_.begin());
+        const auto step = next_step_of(next, now);
+        if (step.what != renewal_step::kind::wait) {
+            auto lease = next.lease.weak_from_this().lock();
+            if (!lease) continue;  // its destructor waits for the mutex
+            errands_.push_back({std::move(lease), next, step.what, next.renewal_ttl});
+        }
+        if (step.what == renewal_step::kind::give_up) continue;
+        if (step.what == renewal_step::kind::renew) next.renewal_under_way = true;
+        next.due = step.until;
+        schedule_.insert(next);
+    }
+}
+
+void lease_keeper::do_errands() noexcept {
+    for (auto& each : errands_) {
+        if (each.what == renewal_step::kind::renew) {
+            each.lease->start_renewal(each.ttl);
+        } else {
+            each.lease->expire();
+        }
+        // The last owner of a store may take a while to end it, which is not for this thread.
+        if (each.lease.use_count() == 1) announcer_.drop(each.whose, std::move(each.lease));
+    }
+    errands_.clear();
+}
+
+}  // namespace syncguard

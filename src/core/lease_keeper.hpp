@@ -1,0 +1,88 @@
+/// Looks after all leases of a process that are to be renewed, or whose loss is to be told.
+#pragma once
+
+#include "lease_supervision.hpp"
+#include "loss_announcer.hpp"
+#include "renewal_plan.hpp"
+
+#include <boost/intrusive/set.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace syncguard {
+
+/// One thread knows when something has to be done for any of them; what that is, a request to the
+/// store or the announcement of a loss, is only begun there. It never waits for a store, nor for
+/// user code.
+///
+/// Thread safety: all members may be called concurrently, in the process that a lease belongs to.
+class lease_keeper {
+  public:
+    /// Made when it is first needed, never destroyed. A forked child gets one of its own: its
+    /// parent's has no thread there, and perhaps a mutex that is locked for ever.
+    [[nodiscard]] static lease_keeper& of_this_process();
+
+    lease_keeper(const lease_keeper&) = delete;
+    lease_keeper& operator=(const lease_keeper&) = delete;
+
+    /// Before a lease is given to it. Throws `std::system_error` if there are no threads to be had.
+    void ensure_started();
+
+    /// From now on the end of the lease is watched for.
+    void watch(lease_supervision& whose) noexcept;
+
+    /// From now on it is renewed as well.
+    void renew(lease_supervision& whose, milliseconds ttl) noexcept;
+
+    /// Something has extended the lease.
+    void deadline_moved(lease_supervision& whose) noexcept;
+
+    /// `failure` is null if the store has answered.
+    void renewal_ended(lease_supervision& whose, std::exception_ptr failure) noexcept;
+
+    [[nodiscard]] std::exception_ptr renewal_failure_of(lease_supervision& whose) noexcept;
+
+    /// The lease is lost: has that told.
+    void lose(lease_supervision& whose, loss_reason reason) noexcept;
+
+    /// The lease is about to be given up: from now on nothing is done for it.
+    void forget(lease_supervision& whose) noexcept;
+
+    [[nodiscard]] loss_announcer& announcer() noexcept { return announcer_; }
+
+  private:
+    struct due_of {
+        using type = lease_clock::time_point;
+        const type& operator()(const lease_supervision& what) const noexcept { return what.due; }
+    };
+
+    /// A lease that something has to be done for, out of the mutex.
+    struct errand {
+        std::shared_ptr<detail::lease_core> lease;
+        lease_supervision& whose;
+        renewal_step::kind what;
+        milliseconds ttl;
+    };
+
+    lease_keeper();
+    void run();
+    void plan(lease_supervision& whose) noexcept;
+    void collect_errands(lease_clock::time_point now);
+    void do_errands() noexcept;
+
+    const std::uint32_t process_;
+    loss_announcer announcer_;
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    boost::intrusive::multiset<lease_supervision, boost::intrusive::key_of_value<due_of>> schedule_;
+    bool started_ = false;
+
+    std::vector<errand> errands_;  ///< Touched by the thread alone.
+};
+
+}  // namespace syncguard

@@ -1,0 +1,46 @@
+/// What is known of a lease that is renewed or whose loss is to be told. Most leases have none.
+#pragma once
+
+#include <syncguard/loss.hpp>
+#include <syncguard/time.hpp>
+
+#include <boost/intrusive/list_hook.hpp>
+#include <boost/intrusive/set_hook.hpp>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+namespace syncguard {
+
+namespace detail {
+class lease_core;
+}
+
+/// All memory that a renewal's schedule and the announcement of a loss need is in here: neither can
+/// fail for want of it.
+struct lease_supervision : boost::intrusive::set_base_hook<>, boost::intrusive::list_base_hook<> {
+    explicit lease_supervision(detail::lease_core& whose) noexcept : lease(whose) {}
+
+    detail::lease_core& lease;  ///< Owns this.
+
+    // Guarded by the keeper.
+    lease_clock::time_point due{};
+    milliseconds renewal_ttl{0};  ///< Zero: it is only watched.
+    lease_clock::time_point retry_not_before{};
+    std::exception_ptr renewal_failure;  ///< Of the last renewal.
+    bool renewal_under_way = false;
+    bool over = false;  ///< Released, detached or lost.
+
+    // Guarded by the announcer.
+    std::optional<loss> lost;
+    std::shared_ptr<detail::lease_core> kept_until_told;
+    std::stop_source stop{std::nostopstate};  ///< Made when somebody asks for it.
+    loss_handler handler;
+    std::thread::id teller;  ///< Who is telling right now.
+    bool closed = false;     ///< Nothing is to be told any more.
+};
+
+}  // namespace syncguard

@@ -1,0 +1,39 @@
+/// When a lease is renewed, and when it is given up for lost. Pure: times come in, times go out.
+#pragma once
+
+#include <syncguard/time.hpp>
+
+namespace syncguard {
+
+/// When a lease that ends at `deadline` is renewed: a third of `ttl` after it was last, or a little
+/// earlier, at a time that it shares with others, so that thousands renew in few batches.
+[[nodiscard]] lease_clock::time_point renewal_time(lease_clock::time_point deadline,
+                                                   milliseconds ttl) noexcept;
+
+/// The pause after a renewal that failed.
+[[nodiscard]] milliseconds renewal_retry_pause(milliseconds ttl) noexcept;
+
+/// How long one renewal may take: short enough that a request that got lost leaves time for
+/// another.
+[[nodiscard]] milliseconds renewal_timeout(milliseconds ttl) noexcept;
+
+/// What is known of a lease that somebody looks after.
+struct renewal_plan {
+    lease_clock::time_point deadline;
+    /// Of renewals. Zero: it is watched, and not renewed.
+    milliseconds ttl{0};
+    bool renewal_under_way = false;
+    /// After a renewal that failed.
+    lease_clock::time_point retry_not_before{};
+};
+
+struct renewal_step {
+    enum class kind { wait, renew, give_up } what;
+    /// When to look again, if nothing happens until then.
+    lease_clock::time_point until;
+};
+
+[[nodiscard]] renewal_step next_step(const renewal_plan& plan,
+                                     lease_clock::time_point now) noexcept;
+
+}  // namespace syncguard

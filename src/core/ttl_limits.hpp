@@ -1,0 +1,12 @@
+/// Which TTLs are acceptable.
+#pragma once
+
+#include <syncguard/time.hpp>
+
+namespace syncguard {
+
+/// Returns `ttl`. Throws `lock_error` (invalid_argument) unless it is positive and at most
+/// `max_ttl`.
+milliseconds checked_ttl(milliseconds ttl);
+
+}  // namespace syncguard

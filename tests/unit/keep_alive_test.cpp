@@ -1,0 +1,497 @@
+/// Renewal by one scheduler, and the way a loss is told, over stores that do as a test says.
+#include "support/child_process.hpp"
+#include "support/eventually.hpp"
+#include "support/expect_error.hpp"
+#include "support/scripted_engine.hpp"
+
+#include <syncguard/async.hpp>
+#include <syncguard/lock.hpp>
+#include <syncguard/memory.hpp>
+
+#include <boost/asio/use_future.hpp>
+
+#include <atomic>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A store that grants everything. What it says to an extension is the test's to decide.
+class scripted_extensions {
+  public:
+    using script = std::function<outcome(const extend_request&)>;
+
+    explicit scripted_extensions(script answer)
+        : locks_(std::make_shared<scripted_engine>(
+              [this, answer = std::move(answer)](const request& what, const call_limits&) {
+                  if (std::holds_alternative<release_request>(what)) {
+                      ++releases;
+                      return outcome::done();
+                  }
+                  if (const auto* extend = std::get_if<extend_request>(&what)) {
+                      ++extends;
+                      return answer(*extend);
+                  }
+                  return outcome::granted(unix_time(1h), fence::from_counter(1));
+              })) {}
+
+    [[nodiscard]] lease<any_capabilities> acquire(milliseconds ttl) {
+        return *locks_.acquire("k", {.ttl = ttl});
+    }
+    [[nodiscard]] const any_backend& locks() const { return locks_; }
+
+    std::atomic<int> extends{0};
+    std::atomic<int> releases{0};
+
+  private:
+    any_backend locks_;
+};
+
+outcome go_on(const extend_request&) {
+    return outcome::extended(unix_time(1h));
+}
+
+outcome gone(const extend_request&) {
+    return outcome::failed(failure_reason::not_found);
+}
+
+outcome unreachable(const extend_request&) {
+    throw lock_error(error_code::service_unavailable, "unplugged");
+}
+
+/// What a handler was told.
+class told {
+  public:
+    [[nodiscard]] loss_handler handler() {
+        return [this](const loss& what) {
+            const std::lock_guard guard(mutex_);
+            losses_.push_back(what);
+        };
+    }
+    [[nodiscard]] std::vector<loss> losses() const {
+        const std::lock_guard guard(mutex_);
+        return losses_;
+    }
+    [[nodiscard]] bool any() const { return !losses().empty(); }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<loss> losses_;
+};
+
+std::string text_of(const std::exception_ptr& failure) {
+    if (!failure) return "none";
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& known) {
+        return known.what();
+    }
+}
+
+TEST(keep_alive, renews_beyond_the_ttl_with_that_of_the_acquisition) {
+    std::atomic<bool> same_ttl{true};
+    scripted_extensions store([&](const extend_request& extend) {
+        if (extend.ttl != 600ms) same_ttl = false;
+        return outcome::extended(unix_time(1h));
+    });
+    told losses;
+    auto lease = store.acquire(600ms);
+    lease.on_lost(losses.handler());
+    lease.keep_alive();
+    EXPECT_TRUE(eventually([&] { return store.extends >= 6; }));
+    EXPECT_TRUE(lease.valid());
+    EXPECT_TRUE(same_ttl);
+    EXPECT_FALSE(lease.renewal_failure());
+    EXPECT_FALSE(lease.stop_token().stop_requested());
+    EXPECT_FALSE(losses.any());
+}
+
+TEST(keep_alive, can_renew_with_another_ttl) {
+    std::atomic<bool> long_one{false};
+    scripted_extensions store([&](const extend_request& extend) {
+        if (extend.ttl == 1h) long_one = true;
+        return outcome::extended(unix_time(1h));
+    });
+    auto lease = store.acquire(30s);
+    // Less than an hour is left: it is time.
+    lease.keep_alive({.ttl = 1h});
+    EXPECT_TRUE(eventually([&] { return lease.remaining() > 59min; }));
+    EXPECT_TRUE(long_one);
+    expect_error(error_code::invalid_argument, [&] { lease.keep_alive({.ttl = -1ms}); });
+    expect_error(error_code::invalid_argument, [&] { lease.keep_alive({.ttl = max_ttl + 1ms}); });
+}
+
+TEST(keep_alive, retries_what_fails_until_it_succeeds) {
+    std::atomic<bool> plugged{false};
+    scripted_extensions store([&](const extend_request& extend) {
+        return plugged ? go_on(extend) : unreachable(extend);
+    });
+    told losses;
+    auto lease = store.acquire(20s);
+    lease.on_lost(losses.handler());
+    // So that the first renewal is due at once.
+    lease.keep_alive({.ttl = 60s});
+    EXPECT_TRUE(eventually([&] { return lease.renewal_failure() != nullptr; }));
+    EXPECT_EQ(text_of(lease.renewal_failure()), "unplugged");
+    plugged = true;
+    EXPECT_TRUE(eventually([&] { return lease.remaining() > 20s; }));
+    EXPECT_TRUE(eventually([&] { return lease.renewal_failure() == nullptr; }));
+    EXPECT_TRUE(lease.valid());
+    EXPECT_FALSE(losses.any());
+}
+
+TEST(keep_alive, ends_with_the_lease) {
+    scripted_extensions store(go_on);
+    told losses;
+    {
+        auto lease = store.acquire(300ms);
+        lease.on_lost(losses.handler());
+        lease.keep_alive();
+        EXPECT_TRUE(eventually([&] { return store.extends >= 1; }));
+        EXPECT_TRUE(lease.release().ok);
+        const int before = store.extends;
+        EXPECT_TRUE(eventually([&] { return lease.remaining() == 0ms; }));
+        // Another lease shows that its time would have come.
+        auto other = store.acquire(300ms);
+        told end;
+        other.on_lost(end.handler());
+        EXPECT_TRUE(eventually([&] { return end.any(); }));
+        EXPECT_EQ(store.extends, before);
+    }
+    EXPECT_FALSE(losses.any());
+}
+
+TEST(keep_alive, detaching_ends_it_too) {
+    scripted_extensions store(go_on);
+    told losses;
+    auto lease = store.acquire(300ms);
+    lease.on_lost(losses.handler());
+    lease.keep_alive();
+    EXPECT_TRUE(eventually([&] { return store.extends >= 1; }));
+    lease.detach();
+    const int before = store.extends;
+    told end;
+    auto other = store.acquire(600ms);
+    other.on_lost(end.handler());
+    EXPECT_TRUE(eventually([&] { return end.any(); }));
+    // One may have been on its way.
+    EXPECT_LE(store.extends, before + 1);
+    EXPECT_FALSE(losses.any());
+}
+
+TEST(keep_alive, does_nothing_on_a_lease_that_is_not_held_any_more) {
+    scripted_extensions store(go_on);
+    told losses;
+    auto lease = store.acquire(30s);
+    EXPECT_TRUE(lease.release().ok);
+    lease.keep_alive({.ttl = 1h});
+    lease.on_lost(losses.handler());
+    EXPECT_FALSE(lease.stop_token().stop_requested());
+    EXPECT_FALSE(lease.valid());
+    // This one is due later than the first would have been.
+    auto other = store.acquire(30s);
+    other.keep_alive({.ttl = 1h});
+    EXPECT_TRUE(eventually([&] { return store.extends == 1; }));
+    EXPECT_FALSE(losses.any());
+}
+
+TEST(keep_alive, of_a_thousand_leases_needs_no_thread_each) {
+    const auto threads = [] {
+        return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+    };
+    const memory::backend locks;
+    auto first = locks.acquire("first");
+    first->keep_alive();
+    const auto before = threads();
+    std::vector<decltype(locks.acquire(""))> held;
+    std::atomic<int> lost{0};
+    for (int i = 0; i < 1000; ++i) {
+        held.push_back(locks.acquire(std::to_string(i), {.ttl = 3s}));
+        held.back()->on_lost([&](const loss&) { ++lost; });
+        held.back()->keep_alive();
+    }
+    const auto acquired = lease_clock::now();
+    EXPECT_EQ(threads(), before);
+    EXPECT_TRUE(eventually([&] { return lease_clock::now() > acquired + 4s; }));
+    for (auto& each : held)
+        EXPECT_TRUE(each->valid());
+    EXPECT_EQ(lost, 0);
+    EXPECT_EQ(threads(), before);
+}
+
+TEST(keep_alive, of_a_lease_from_an_asynchronous_call_is_the_same) {
+    scripted_extensions store(go_on);
+    auto acquired =
+        async_acquire(store.locks(), "k", {.ttl = 300ms}, boost::asio::use_future).get();
+    ASSERT_TRUE(acquired);
+    acquired->keep_alive();
+    EXPECT_TRUE(eventually([&] { return store.extends >= 4; }));
+    EXPECT_TRUE(acquired->valid());
+    EXPECT_FALSE(acquired->stop_token().stop_requested());
+}
+
+TEST(keep_alive, in_a_forked_child_does_nothing_and_tells_nothing) {
+    const memory::backend locks;
+    auto lease = locks.acquire("k", {.ttl = 600ms});
+    std::atomic<int> lost{0};
+    lease->on_lost([&](const loss&) { ++lost; });
+    lease->keep_alive();
+    const auto token = lease->stop_token();
+    child_process child([&] {
+        if (lease->valid() || lease->extend().ok) return 1;
+        lease->keep_alive();
+        lease->on_lost([&](const loss&) { ++lost; });
+        // What the child acquires itself is looked after.
+        auto own = locks.acquire("own", {.ttl = 600ms});
+        own->keep_alive();
+        auto watched = locks.acquire("watched", {.ttl = 1200ms});
+        auto end = watched->stop_token();
+        if (!eventually([&] { return end.stop_requested(); })) return 2;
+        if (!own->valid()) return 3;
+        if (lost != 0 || token.stop_requested()) return 4;
+        { const auto gone = std::move(*lease); }
+        return lost == 0 ? 0 : 5;
+    });
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_TRUE(lease->valid());
+    EXPECT_EQ(lost, 0);
+    EXPECT_TRUE(lease->release().ok);
+}
+
+TEST(loss, is_told_once_when_the_deadline_passes_with_the_last_failure_as_its_cause) {
+    scripted_extensions store(unreachable);
+    told losses;
+    auto lease = store.acquire(300ms);
+    lease.on_lost(losses.handler());
+    lease.keep_alive();
+    const auto token = lease.stop_token();
+    EXPECT_TRUE(eventually([&] { return losses.any() && token.stop_requested(); }));
+    EXPECT_FALSE(lease.valid());
+    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::expired);
+    EXPECT_EQ(text_of(losses.losses().at(0).cause), "unplugged");
+    // The store may still have it.
+    EXPECT_TRUE(lease.release().ok);
+    EXPECT_EQ(losses.losses().size(), 1U);
+}
+
+TEST(loss, is_told_without_renewals_too) {
+    scripted_extensions store(go_on);
+    told losses;
+    auto lease = store.acquire(50ms);
+    lease.on_lost(losses.handler());
+    EXPECT_TRUE(eventually([&] { return losses.any(); }));
+    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::expired);
+    EXPECT_FALSE(losses.losses().at(0).cause);
+    EXPECT_EQ(store.extends, 0);
+}
+
+TEST(loss, is_told_at_once_when_a_renewal_finds_the_lock_gone) {
+    scripted_extensions store(gone);
+    told losses;
+    auto lease = store.acquire(30s);
+    lease.on_lost(losses.handler());
+    auto token = lease.stop_token();
+    lease.keep_alive({.ttl = 1h});
+    EXPECT_TRUE(eventually([&] { return losses.any() && token.stop_requested(); }, 15s));
+    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::not_held);
+    EXPECT_FALSE(lease.valid());
+    EXPECT_FALSE(lease.release().ok);
+    EXPECT_EQ(store.releases, 0);
+    EXPECT_EQ(store.extends, 1);
+}
+
+TEST(loss, that_an_extension_by_hand_finds_is_told_too) {
+    scripted_extensions store(gone);
+    told losses;
+    auto lease = store.acquire(30s);
+    lease.on_lost(losses.handler());
+    EXPECT_FALSE(lease.extend().ok);
+    EXPECT_TRUE(eventually([&] { return losses.any(); }, 15s));
+    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::not_held);
+}
+
+TEST(loss, that_happened_before_is_told_at_once) {
+    for (const bool found_gone : {false, true}) {
+        scripted_extensions store(gone);
+        auto lease = store.acquire(found_gone ? 30s : 20ms);
+        if (found_gone) {
+            EXPECT_FALSE(lease.extend().ok);
+        }
+        EXPECT_TRUE(eventually([&] { return !lease.valid(); }));
+        told first;
+        lease.on_lost(first.handler());
+        EXPECT_TRUE(eventually([&] { return first.any(); }));
+        EXPECT_EQ(first.losses().at(0).reason,
+                  found_gone ? loss_reason::not_held : loss_reason::expired);
+        EXPECT_TRUE(lease.stop_token().stop_requested());
+        // Another handler learns it as well.
+        told second;
+        lease.on_lost(second.handler());
+        EXPECT_TRUE(eventually([&] { return second.any(); }));
+        EXPECT_EQ(first.losses().size(), 1U);
+    }
+}
+
+TEST(loss, goes_by_the_deadline_that_an_extension_by_hand_has_set) {
+    scripted_extensions store(go_on);
+    told losses;
+    auto longer = store.acquire(200ms);
+    longer.on_lost(losses.handler());
+    ASSERT_TRUE(longer.extend({.ttl = 1h}).ok);
+    told of_shorter;
+    auto shorter = store.acquire(1h);
+    shorter.on_lost(of_shorter.handler());
+    ASSERT_TRUE(shorter.extend({.ttl = 400ms}).ok);
+    EXPECT_TRUE(eventually([&] { return of_shorter.any(); }));
+    EXPECT_FALSE(losses.any());
+    EXPECT_TRUE(longer.valid());
+}
+
+TEST(loss, is_final_although_an_extension_succeeds_late) {
+    std::promise<void> under_way;
+    std::promise<void> answer;
+    auto answered = answer.get_future().share();
+    scripted_extensions store([&, answered](const extend_request&) {
+        under_way.set_value();
+        answered.wait();
+        return outcome::extended(unix_time(1h));
+    });
+    told losses;
+    auto lease = store.acquire(100ms);
+    lease.on_lost(losses.handler());
+    auto extending = std::async(std::launch::async, [&] { return lease.extend({.ttl = 1h}).ok; });
+    under_way.get_future().get();
+    EXPECT_TRUE(eventually([&] { return losses.any(); }));
+    EXPECT_FALSE(lease.valid());
+    answer.set_value();
+    EXPECT_FALSE(extending.get());
+    EXPECT_FALSE(lease.valid());
+    EXPECT_EQ(lease.remaining(), 0ms);
+    EXPECT_EQ(losses.losses().size(), 1U);
+    EXPECT_TRUE(lease.release().ok);
+}
+
+TEST(loss, is_not_told_of_a_lease_that_is_released_while_a_renewal_is_under_way) {
+    for (const bool finds_it_gone : {false, true}) {
+        auto under_way = std::make_shared<std::promise<void>>();
+        auto answer = std::make_shared<std::promise<void>>();
+        auto answered = answer->get_future().share();
+        std::atomic<bool> first{true};
+        scripted_extensions store([&, answered](const extend_request& extend) {
+            if (first.exchange(false)) under_way->set_value();
+            answered.wait();
+            return finds_it_gone ? gone(extend) : unreachable(extend);
+        });
+        told losses;
+        auto lease = store.acquire(30s);
+        lease.on_lost(losses.handler());
+        lease.keep_alive({.ttl = 1h});
+        under_way->get_future().get();
+        EXPECT_TRUE(lease.release().ok);
+        answer->set_value();
+        told end;
+        auto other = store.acquire(50ms);
+        other.on_lost(end.handler());
+        EXPECT_TRUE(eventually([&] { return end.any(); }));
+        EXPECT_FALSE(losses.any());
+        EXPECT_EQ(store.extends, 1);
+    }
+}
+
+TEST(loss, handlers_that_throw_disturb_nobody) {
+    scripted_extensions store(go_on);
+    auto bad = store.acquire(20ms);
+    auto good = store.acquire(100ms);
+    bad.on_lost([](const loss&) { throw std::runtime_error("handlers may throw"); });
+    told losses;
+    good.on_lost(losses.handler());
+    EXPECT_TRUE(eventually([&] { return losses.any(); }));
+}
+
+TEST(loss, a_handler_that_blocks_delays_neither_renewals_nor_the_losses_of_others) {
+    scripted_extensions store(go_on);
+    std::promise<void> release;
+    auto released = release.get_future().share();
+    std::promise<void> blocked;
+    auto stuck = store.acquire(20ms);
+    stuck.on_lost([&, released](const loss&) {
+        blocked.set_value();
+        released.wait();
+    });
+    blocked.get_future().get();
+    auto renewed = store.acquire(600ms);
+    renewed.keep_alive();
+    auto expired = store.acquire(20ms);
+    told losses;
+    expired.on_lost(losses.handler());
+    EXPECT_TRUE(eventually([&] { return losses.any(); }));
+    EXPECT_TRUE(eventually([&] { return store.extends >= 4; }));
+    EXPECT_TRUE(renewed.valid());
+    release.set_value();
+}
+
+TEST(loss, destruction_waits_for_a_handler_that_runs) {
+    scripted_extensions store(go_on);
+    std::promise<void> running;
+    std::promise<void> go;
+    std::atomic<bool> finished{false};
+    std::optional lease(store.acquire(20ms));
+    lease->on_lost([&](const loss&) {
+        running.set_value();
+        go.get_future().wait();
+        finished = true;
+    });
+    running.get_future().get();
+    auto destroying = std::async(std::launch::async, [&] {
+        lease.reset();
+        return finished.load();
+    });
+    EXPECT_EQ(destroying.wait_for(50ms), std::future_status::timeout);
+    go.set_value();
+    EXPECT_TRUE(destroying.get());
+}
+
+TEST(loss, a_handler_may_release_or_destroy_the_lease) {
+    scripted_extensions store(go_on);
+    auto lease =
+        std::make_shared<std::optional<syncguard::lease<any_capabilities>>>(store.acquire(20ms));
+    std::promise<bool> done;
+    lease->value().on_lost([&done, lease](const loss&) {
+        const bool released = lease->value().release().ok;
+        lease->reset();
+        done.set_value(released);
+    });
+    EXPECT_TRUE(done.get_future().get());
+}
+
+TEST(loss, what_a_handler_holds_is_let_go_of_with_the_lease) {
+    scripted_extensions store(go_on);
+    auto held = std::make_shared<int>(0);
+    {
+        auto lease = store.acquire(30s);
+        lease.on_lost([held](const loss&) {});
+        EXPECT_EQ(held.use_count(), 2);
+        EXPECT_TRUE(lease.release().ok);
+        EXPECT_EQ(held.use_count(), 1);
+    }
+}
+
+TEST(loss, wakes_whoever_waits_with_the_stop_token) {
+    scripted_extensions store(gone);
+    auto lease = store.acquire(30s);
+    std::promise<void> woken;
+    const std::stop_callback wake(lease.stop_token(), [&] { woken.set_value(); });
+    lease.keep_alive({.ttl = 1h});
+    EXPECT_EQ(woken.get_future().wait_for(15s), std::future_status::ready);
+}
+
+}  // namespace
+}  // namespace syncguard::test
