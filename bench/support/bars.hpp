@@ -26,4 +26,7 @@ struct bar {
 int run_and_judge(int argc, char** argv, const std::vector<bar>& bars,
                   const std::function<medians()>& measure_more = {});
 
+/// The same for figures that were measured without Google Benchmark.
+int judge(const medians& figures, const std::vector<bar>& bars);
+
 }  // namespace syncguard::bench

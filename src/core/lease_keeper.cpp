@@ -18,8 +18,10 @@ namespace {
 /// does not: it looks at the former at least so often.
 constexpr std::chrono::seconds longest_sleep{1};
 
-/// The mutex is let go of after so many: others must not wait for long.
+/// Leases that were acquired together are renewed together. Thousands at a time would keep a server
+/// from answering others for a while: after so many it gets a moment for those.
 constexpr std::size_t errands_at_a_time = 256;
+constexpr milliseconds breather{5};
 
 renewal_step next_step_of(const lease_supervision& whose, lease_clock::time_point now) noexcept {
     return next_step({.deadline = whose.lease.deadline(),
@@ -122,8 +124,10 @@ void lease_keeper::run() {
         const auto now = lease_clock::now();
         collect_errands(now);
         if (!errands_.empty()) {
+            const bool may_be_more = errands_.size() == errands_at_a_time;
             guard.unlock();
             do_errands();
+            if (may_be_more) std::this_thread::sleep_for(breather);
             guard.lock();
         } else if (schedule_.empty()) {
             changed_.wait(guard);

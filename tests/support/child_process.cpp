@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 #include <system_error>
 
 namespace syncguard::test {
@@ -32,6 +33,14 @@ child_process::~child_process() {
 
 void child_process::kill(int signal) const {
     ::kill(pid_, signal);
+}
+
+void child_process::stop() const {
+    kill(SIGSTOP);
+    int status = 0;
+    while (::waitpid(pid_, &status, WUNTRACED) < 0 && errno == EINTR) {
+    }
+    if (!WIFSTOPPED(status)) throw std::runtime_error("the child ended instead of stopping");
 }
 
 int child_process::wait() {

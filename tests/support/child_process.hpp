@@ -17,6 +17,8 @@ class child_process {
     ~child_process();
 
     void kill(int signal) const;
+    /// Returns when it has stopped; SIGCONT lets it go on.
+    void stop() const;
     /// The exit code, or 128 + the signal that ended it.
     int wait();
 

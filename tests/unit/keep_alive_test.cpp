@@ -2,6 +2,7 @@
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
+#include "support/loss_recorder.hpp"
 #include "support/scripted_engine.hpp"
 
 #include <syncguard/async.hpp>
@@ -14,7 +15,6 @@
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,42 +67,13 @@ outcome unreachable(const extend_request&) {
     throw lock_error(error_code::service_unavailable, "unplugged");
 }
 
-/// What a handler was told.
-class told {
-  public:
-    [[nodiscard]] loss_handler handler() {
-        return [this](const loss& what) {
-            const std::lock_guard guard(mutex_);
-            losses_.push_back(what);
-        };
-    }
-    [[nodiscard]] std::vector<loss> losses() const {
-        const std::lock_guard guard(mutex_);
-        return losses_;
-    }
-    [[nodiscard]] bool any() const { return !losses().empty(); }
-
-  private:
-    mutable std::mutex mutex_;
-    std::vector<loss> losses_;
-};
-
-std::string text_of(const std::exception_ptr& failure) {
-    if (!failure) return "none";
-    try {
-        std::rethrow_exception(failure);
-    } catch (const std::exception& known) {
-        return known.what();
-    }
-}
-
 TEST(keep_alive, renews_beyond_the_ttl_with_that_of_the_acquisition) {
     std::atomic<bool> same_ttl{true};
     scripted_extensions store([&](const extend_request& extend) {
         if (extend.ttl != 600ms) same_ttl = false;
         return outcome::extended(unix_time(1h));
     });
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(600ms);
     lease.on_lost(losses.handler());
     lease.keep_alive();
@@ -134,7 +105,7 @@ TEST(keep_alive, retries_what_fails_until_it_succeeds) {
     scripted_extensions store([&](const extend_request& extend) {
         return plugged ? go_on(extend) : unreachable(extend);
     });
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(20s);
     lease.on_lost(losses.handler());
     // So that the first renewal is due at once.
@@ -150,7 +121,7 @@ TEST(keep_alive, retries_what_fails_until_it_succeeds) {
 
 TEST(keep_alive, ends_with_the_lease) {
     scripted_extensions store(go_on);
-    told losses;
+    loss_recorder losses;
     {
         auto lease = store.acquire(300ms);
         lease.on_lost(losses.handler());
@@ -161,7 +132,7 @@ TEST(keep_alive, ends_with_the_lease) {
         EXPECT_TRUE(eventually([&] { return lease.remaining() == 0ms; }));
         // Another lease shows that its time would have come.
         auto other = store.acquire(300ms);
-        told end;
+        loss_recorder end;
         other.on_lost(end.handler());
         EXPECT_TRUE(eventually([&] { return end.any(); }));
         EXPECT_EQ(store.extends, before);
@@ -171,14 +142,14 @@ TEST(keep_alive, ends_with_the_lease) {
 
 TEST(keep_alive, detaching_ends_it_too) {
     scripted_extensions store(go_on);
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(300ms);
     lease.on_lost(losses.handler());
     lease.keep_alive();
     EXPECT_TRUE(eventually([&] { return store.extends >= 1; }));
     lease.detach();
     const int before = store.extends;
-    told end;
+    loss_recorder end;
     auto other = store.acquire(600ms);
     other.on_lost(end.handler());
     EXPECT_TRUE(eventually([&] { return end.any(); }));
@@ -189,7 +160,7 @@ TEST(keep_alive, detaching_ends_it_too) {
 
 TEST(keep_alive, does_nothing_on_a_lease_that_is_not_held_any_more) {
     scripted_extensions store(go_on);
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(30s);
     EXPECT_TRUE(lease.release().ok);
     lease.keep_alive({.ttl = 1h});
@@ -268,15 +239,15 @@ TEST(keep_alive, in_a_forked_child_does_nothing_and_tells_nothing) {
 
 TEST(loss, is_told_once_when_the_deadline_passes_with_the_last_failure_as_its_cause) {
     scripted_extensions store(unreachable);
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(300ms);
     lease.on_lost(losses.handler());
     lease.keep_alive();
     const auto token = lease.stop_token();
     EXPECT_TRUE(eventually([&] { return losses.any() && token.stop_requested(); }));
     EXPECT_FALSE(lease.valid());
-    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::expired);
-    EXPECT_EQ(text_of(losses.losses().at(0).cause), "unplugged");
+    EXPECT_EQ(losses.first().what.reason, loss_reason::expired);
+    EXPECT_EQ(text_of(losses.first().what.cause), "unplugged");
     // The store may still have it.
     EXPECT_TRUE(lease.release().ok);
     EXPECT_EQ(losses.losses().size(), 1U);
@@ -284,24 +255,24 @@ TEST(loss, is_told_once_when_the_deadline_passes_with_the_last_failure_as_its_ca
 
 TEST(loss, is_told_without_renewals_too) {
     scripted_extensions store(go_on);
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(50ms);
     lease.on_lost(losses.handler());
     EXPECT_TRUE(eventually([&] { return losses.any(); }));
-    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::expired);
-    EXPECT_FALSE(losses.losses().at(0).cause);
+    EXPECT_EQ(losses.first().what.reason, loss_reason::expired);
+    EXPECT_FALSE(losses.first().what.cause);
     EXPECT_EQ(store.extends, 0);
 }
 
 TEST(loss, is_told_at_once_when_a_renewal_finds_the_lock_gone) {
     scripted_extensions store(gone);
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(30s);
     lease.on_lost(losses.handler());
     auto token = lease.stop_token();
     lease.keep_alive({.ttl = 1h});
     EXPECT_TRUE(eventually([&] { return losses.any() && token.stop_requested(); }, 15s));
-    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::not_held);
+    EXPECT_EQ(losses.first().what.reason, loss_reason::not_held);
     EXPECT_FALSE(lease.valid());
     EXPECT_FALSE(lease.release().ok);
     EXPECT_EQ(store.releases, 0);
@@ -310,12 +281,12 @@ TEST(loss, is_told_at_once_when_a_renewal_finds_the_lock_gone) {
 
 TEST(loss, that_an_extension_by_hand_finds_is_told_too) {
     scripted_extensions store(gone);
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(30s);
     lease.on_lost(losses.handler());
     EXPECT_FALSE(lease.extend().ok);
     EXPECT_TRUE(eventually([&] { return losses.any(); }, 15s));
-    EXPECT_EQ(losses.losses().at(0).reason, loss_reason::not_held);
+    EXPECT_EQ(losses.first().what.reason, loss_reason::not_held);
 }
 
 TEST(loss, that_happened_before_is_told_at_once) {
@@ -326,14 +297,14 @@ TEST(loss, that_happened_before_is_told_at_once) {
             EXPECT_FALSE(lease.extend().ok);
         }
         EXPECT_TRUE(eventually([&] { return !lease.valid(); }));
-        told first;
+        loss_recorder first;
         lease.on_lost(first.handler());
         EXPECT_TRUE(eventually([&] { return first.any(); }));
-        EXPECT_EQ(first.losses().at(0).reason,
+        EXPECT_EQ(first.first().what.reason,
                   found_gone ? loss_reason::not_held : loss_reason::expired);
         EXPECT_TRUE(lease.stop_token().stop_requested());
         // Another handler learns it as well.
-        told second;
+        loss_recorder second;
         lease.on_lost(second.handler());
         EXPECT_TRUE(eventually([&] { return second.any(); }));
         EXPECT_EQ(first.losses().size(), 1U);
@@ -342,11 +313,11 @@ TEST(loss, that_happened_before_is_told_at_once) {
 
 TEST(loss, goes_by_the_deadline_that_an_extension_by_hand_has_set) {
     scripted_extensions store(go_on);
-    told losses;
+    loss_recorder losses;
     auto longer = store.acquire(200ms);
     longer.on_lost(losses.handler());
     ASSERT_TRUE(longer.extend({.ttl = 1h}).ok);
-    told of_shorter;
+    loss_recorder of_shorter;
     auto shorter = store.acquire(1h);
     shorter.on_lost(of_shorter.handler());
     ASSERT_TRUE(shorter.extend({.ttl = 400ms}).ok);
@@ -364,7 +335,7 @@ TEST(loss, is_final_although_an_extension_succeeds_late) {
         answered.wait();
         return outcome::extended(unix_time(1h));
     });
-    told losses;
+    loss_recorder losses;
     auto lease = store.acquire(100ms);
     lease.on_lost(losses.handler());
     auto extending = std::async(std::launch::async, [&] { return lease.extend({.ttl = 1h}).ok; });
@@ -390,14 +361,14 @@ TEST(loss, is_not_told_of_a_lease_that_is_released_while_a_renewal_is_under_way)
             answered.wait();
             return finds_it_gone ? gone(extend) : unreachable(extend);
         });
-        told losses;
+        loss_recorder losses;
         auto lease = store.acquire(30s);
         lease.on_lost(losses.handler());
         lease.keep_alive({.ttl = 1h});
         under_way->get_future().get();
         EXPECT_TRUE(lease.release().ok);
         answer->set_value();
-        told end;
+        loss_recorder end;
         auto other = store.acquire(50ms);
         other.on_lost(end.handler());
         EXPECT_TRUE(eventually([&] { return end.any(); }));
@@ -411,7 +382,7 @@ TEST(loss, handlers_that_throw_disturb_nobody) {
     auto bad = store.acquire(20ms);
     auto good = store.acquire(100ms);
     bad.on_lost([](const loss&) { throw std::runtime_error("handlers may throw"); });
-    told losses;
+    loss_recorder losses;
     good.on_lost(losses.handler());
     EXPECT_TRUE(eventually([&] { return losses.any(); }));
 }
@@ -430,7 +401,7 @@ TEST(loss, a_handler_that_blocks_delays_neither_renewals_nor_the_losses_of_other
     auto renewed = store.acquire(600ms);
     renewed.keep_alive();
     auto expired = store.acquire(20ms);
-    told losses;
+    loss_recorder losses;
     expired.on_lost(losses.handler());
     EXPECT_TRUE(eventually([&] { return losses.any(); }));
     EXPECT_TRUE(eventually([&] { return store.extends >= 4; }));

@@ -1,0 +1,49 @@
+/// What the handlers of leases were told.
+#pragma once
+
+#include <syncguard/loss.hpp>
+#include <syncguard/time.hpp>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+
+/// Must outlive the leases that it is a handler of.
+class loss_recorder {
+  public:
+    struct told {
+        loss what;
+        lease_clock::time_point at;
+    };
+
+    [[nodiscard]] loss_handler handler() {
+        return [this](const loss& what) {
+            const std::lock_guard guard(mutex_);
+            losses_.push_back({what, lease_clock::now()});
+        };
+    }
+    [[nodiscard]] std::vector<told> losses() const {
+        const std::lock_guard guard(mutex_);
+        return losses_;
+    }
+    [[nodiscard]] bool any() const { return !losses().empty(); }
+    [[nodiscard]] told first() const { return losses().at(0); }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<told> losses_;
+};
+
+/// What a failure says; "none" if there is none.
+inline std::string text_of(const std::exception_ptr& failure) {
+    if (!failure) return "none";
+    try {
+        std::rethrow_exception(failure);
+    } catch (const std::exception& known) {
+        return known.what();
+    }
+}
+
+}  // namespace syncguard::test
