@@ -103,13 +103,15 @@ void print_done(format how, std::string_view text) {
     print_line(how == format::json ? std::string_view(R"({"ok":true})") : text);
 }
 
-void print_refusal(format how, std::string_view reason, std::string_view message) {
+void print_refusal(format how, std::string_view reason, std::string_view message,
+                   std::string_view cause) {
     if (how == format::human) {
         print_warning(message);
         return;
     }
     json::object object{{"ok", false}};
     if (!reason.empty()) object["reason"] = reason;
+    if (!cause.empty()) object["cause"] = cause;
     print_line(json::serialize(object));
 }
 

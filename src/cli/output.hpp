@@ -37,8 +37,10 @@ void print_answer(format how, std::string_view json_name, bool answer, std::stri
 void print_done(format how, std::string_view text);
 
 /// An outcome that is no failure of the system: `{"ok":false,"reason":...}` on the standard
-/// output, without `reason` where it is empty; or a line on the standard error.
-void print_refusal(format how, std::string_view reason, std::string_view message);
+/// output, without `reason` where it is empty, and with `cause` where there is one; or a line on
+/// the standard error.
+void print_refusal(format how, std::string_view reason, std::string_view message,
+                   std::string_view cause = {});
 
 /// A failure: `{"ok":false,"error":{...}}` on the standard output, or a line on the standard error.
 void print_error(format how, error_code code, std::string_view message);

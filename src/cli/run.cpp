@@ -44,7 +44,8 @@ environment describe_to_child(const held_lock& lock) {
 
 int report_loss(const run_arguments& arguments, const std::string& why) {
     print_refusal(arguments.common.output(), "lost",
-                  "lost the lock " + in_quotes(arguments.key) + " while the command ran: " + why);
+                  "lost the lock " + in_quotes(arguments.key) + " while the command ran: " + why,
+                  why);
     return exit_code::lost;
 }
 

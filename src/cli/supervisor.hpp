@@ -1,18 +1,19 @@
-/// The life of `run` while its command runs: renew the lock, hand signals on, and see to it that
-/// the command does not outlive the lock.
+/// The life of `run` while its command runs: keep the lock alive, hand signals on, and see to it
+/// that the command does not outlive the lock.
 #pragma once
 
 #include "acquisition.hpp"
 #include "child_process.hpp"
-#include "renewal_schedule.hpp"
-#include "renewal_worker.hpp"
+#include "ending_schedule.hpp"
+#include "loss_notice.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 
 namespace syncguard::cli {
 
-/// One thread and one loop decide everything here. Only the renewal's I/O is elsewhere.
+/// One thread and one loop decide everything here. Renewals are the library's business.
 class supervisor {
   public:
     /// What is given must outlive the supervisor.
@@ -24,9 +25,8 @@ class supervisor {
     [[nodiscard]] std::optional<std::string> watch();
 
   private:
-    [[nodiscard]] lease_clock::time_point next_wakeup(lease_clock::time_point now) const noexcept;
+    [[nodiscard]] lease_clock::time_point next_wakeup() const noexcept;
     void sleep_until_something_happens() const;
-    void take_renewal_report();
     void see_to_lock();
     void forward_signals() const;
     void lose(std::string why, lease_clock::time_point kill_at);
@@ -36,16 +36,13 @@ class supervisor {
     child_process& child_;
     const signal_inbox& signals_;
     file_descriptor timer_;
+    std::shared_ptr<loss_notice> notice_ = std::make_shared<loss_notice>();
 
     lease_clock::time_point deadline_;
-    lease_clock::time_point retry_not_before_{};
-    std::string last_failure_;
 
     std::optional<std::string> loss_;
     lease_clock::time_point kill_at_{};
     bool killed_ = false;
-
-    renewal_worker worker_;
 };
 
 }  // namespace syncguard::cli

@@ -35,13 +35,17 @@ TEST_F(lock_loss, ends_the_command_with_sigterm_and_exit_code_79) {
     EXPECT_TRUE(std::filesystem::exists(file("terminated")));
 }
 
-TEST_F(lock_loss, is_told_in_json) {
+TEST_F(lock_loss, is_told_in_json_with_its_cause) {
     const auto run =
         start_script({"--ttl", "1s", "--json", "k"}, "echo $SYNCGUARD_LOCK_ID > id; exec sleep 60");
     EXPECT_EQ(0, syncguard({"release", await_file("id")}).exit_code);
     const auto result = run->wait();
     EXPECT_EQ(79, result.exit_code);
-    EXPECT_EQ("{\"ok\":false,\"reason\":\"lost\"}\n", result.out);
+    const auto told = json_of(result.out);
+    EXPECT_FALSE(told.at("ok").as_bool());
+    EXPECT_EQ("lost", told.at("reason").as_string());
+    EXPECT_EQ("it was released by somebody else, or the store lost it",
+              told.at("cause").as_string());
 }
 
 TEST_F(lock_loss, kills_a_command_that_ignores_sigterm_before_the_ttl_ends) {

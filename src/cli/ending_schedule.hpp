@@ -1,4 +1,4 @@
-/// When `run` renews its lock, and when it gives it up for lost. Pure: times come in, times go out.
+/// When `run` gives its lock up for lost, and ends its command. Pure: times come in, times go out.
 #pragma once
 
 #include <syncguard/time.hpp>
@@ -6,8 +6,7 @@
 namespace syncguard::cli {
 
 /// What a lease's end means for the command that runs under it.
-struct renewal_schedule {
-    lease_clock::time_point renew_at;
+struct ending_schedule {
     /// Without a renewal until now, the command must begin to end.
     lease_clock::time_point terminate_at;
     /// And now it must be gone: nobody else can have the lock before the lease's end.
@@ -15,15 +14,8 @@ struct renewal_schedule {
 };
 
 /// `deadline` is the end of a lease that was granted or extended `ttl` earlier.
-[[nodiscard]] renewal_schedule schedule_renewal(lease_clock::time_point deadline,
-                                                milliseconds ttl) noexcept;
-
-/// The pause after a renewal that failed.
-[[nodiscard]] milliseconds renewal_retry_pause(milliseconds ttl) noexcept;
-
-/// How long one renewal may take: short enough that a request that got lost leaves time for
-/// another.
-[[nodiscard]] milliseconds renewal_timeout(milliseconds ttl) noexcept;
+[[nodiscard]] ending_schedule schedule_end(lease_clock::time_point deadline,
+                                           milliseconds ttl) noexcept;
 
 /// When to kill a command whose lock turned out to be gone at `now`: somebody else may hold it
 /// already, so the command has only a moment to end by itself.

@@ -1,4 +1,4 @@
-#include "renewal_schedule.hpp"
+#include "ending_schedule.hpp"
 
 #include <algorithm>
 
@@ -24,25 +24,15 @@ milliseconds kill_lead(milliseconds ttl) noexcept {
 
 }  // namespace
 
-renewal_schedule schedule_renewal(lease_clock::time_point deadline, milliseconds ttl) noexcept {
-    return {.renew_at = deadline - ttl + ttl / 3,
-            .terminate_at = deadline - warning(ttl),
-            .kill_at = deadline - kill_lead(ttl)};
-}
-
-milliseconds renewal_retry_pause(milliseconds ttl) noexcept {
-    return std::clamp<milliseconds>(ttl / 20, milliseconds{10}, seconds{1});
-}
-
-milliseconds renewal_timeout(milliseconds ttl) noexcept {
-    return std::clamp<milliseconds>(ttl / 5, milliseconds{10}, seconds{5});
+ending_schedule schedule_end(lease_clock::time_point deadline, milliseconds ttl) noexcept {
+    return {.terminate_at = deadline - warning(ttl), .kill_at = deadline - kill_lead(ttl)};
 }
 
 lease_clock::time_point kill_time_after_loss(lease_clock::time_point now,
                                              lease_clock::time_point deadline,
                                              milliseconds ttl) noexcept {
     const auto grace = std::min(ttl / 5, longest_grace_after_loss);
-    return std::min<lease_clock::time_point>(now + grace, schedule_renewal(deadline, ttl).kill_at);
+    return std::min<lease_clock::time_point>(now + grace, schedule_end(deadline, ttl).kill_at);
 }
 
 }  // namespace syncguard::cli

@@ -1,0 +1,33 @@
+/// Brings the loss of a lock from the library's thread to an event loop.
+#pragma once
+
+#include "wakeup.hpp"
+
+#include <syncguard/loss.hpp>
+
+#include <atomic>
+
+namespace syncguard::cli {
+
+class loss_notice {
+  public:
+    /// Readable once the lock is lost.
+    [[nodiscard]] int fd() const noexcept { return arrived_.fd(); }
+
+    /// Whether the store said that the lock is not held.
+    [[nodiscard]] bool says_gone() const noexcept { return gone_; }
+
+    void post(loss_reason reason) noexcept {
+        if (reason == loss_reason::not_held) gone_ = true;
+        arrived_.notify();
+    }
+
+    /// So that the loop can sleep again.
+    void clear() const noexcept { arrived_.clear(); }
+
+  private:
+    wakeup arrived_;
+    std::atomic<bool> gone_{false};
+};
+
+}  // namespace syncguard::cli
