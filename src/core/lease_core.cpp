@@ -71,13 +71,13 @@ void lease_core::on_release_error(release_error_handler handler, release_source 
 
 bool lease_core::begin_release() noexcept {
     if (!in_owning_process()) return false;
+    bool begun = false;
     for (state expected : {state::held, state::in_doubt}) {
-        if (state_.compare_exchange_strong(expected, state::releasing)) {
-            end_supervision();
-            return true;
-        }
+        begun = begun || state_.compare_exchange_strong(expected, state::releasing);
     }
-    return false;
+    // Also where there is nothing to release: a loss may wait to be told.
+    end_supervision();
+    return begun;
 }
 
 void lease_core::end_release(bool failed) noexcept {

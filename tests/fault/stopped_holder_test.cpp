@@ -1,4 +1,5 @@
 /// Holders that are stopped, killed or forked while their locks are renewed: real processes.
+/// Sanitizers do not go well with threads after a fork, so that they do not watch this.
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/loss_recorder.hpp"
@@ -7,6 +8,7 @@
 
 #include <syncguard/connect.hpp>
 #include <syncguard/lock.hpp>
+#include <syncguard/memory.hpp>
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,6 +22,8 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace syncguard::test {
 namespace {
@@ -169,6 +173,34 @@ TEST_P(stopped_holder, that_forked_goes_on_and_its_child_does_not_renew) {
     EXPECT_TRUE(taken_over.valid());
     EXPECT_FALSE(notes_->grandchild_minds);
     EXPECT_EQ(::kill(notes_->grandchild, SIGKILL), 0);
+}
+
+TEST(kept_lease, in_a_forked_child_is_left_alone_while_the_childs_own_are_looked_after) {
+    const memory::backend locks;
+    auto lease = locks.acquire("k", {.ttl = 2s});
+    std::atomic<int> lost{0};
+    lease->on_lost([&](const loss&) { ++lost; });
+    lease->keep_alive();
+    const auto token = lease->stop_token();
+    child_process child([&] {
+        if (lease->valid() || lease->extend().ok) return 1;
+        lease->keep_alive();
+        lease->on_lost([&](const loss&) { ++lost; });
+        // What the child acquires itself is looked after.
+        auto own = locks.acquire("own", {.ttl = 2s});
+        own->keep_alive();
+        auto watched = locks.acquire("watched", {.ttl = 3s});
+        auto end = watched->stop_token();
+        if (!eventually([&] { return end.stop_requested(); })) return 2;
+        if (!own->valid()) return 3;
+        if (lost != 0 || token.stop_requested()) return 4;
+        { const auto gone = std::move(*lease); }
+        return lost == 0 ? 0 : 5;
+    });
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_TRUE(lease->valid());
+    EXPECT_EQ(lost, 0);
+    EXPECT_TRUE(lease->release().ok);
 }
 
 std::vector<shared_store> all_shared() {

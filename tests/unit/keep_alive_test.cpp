@@ -1,5 +1,4 @@
 /// Renewal by one scheduler, and the way a loss is told, over stores that do as a test says.
-#include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/loss_recorder.hpp"
@@ -209,34 +208,6 @@ TEST(keep_alive, of_a_lease_from_an_asynchronous_call_is_the_same) {
     EXPECT_FALSE(acquired->stop_token().stop_requested());
 }
 
-TEST(keep_alive, in_a_forked_child_does_nothing_and_tells_nothing) {
-    const memory::backend locks;
-    auto lease = locks.acquire("k", {.ttl = 600ms});
-    std::atomic<int> lost{0};
-    lease->on_lost([&](const loss&) { ++lost; });
-    lease->keep_alive();
-    const auto token = lease->stop_token();
-    child_process child([&] {
-        if (lease->valid() || lease->extend().ok) return 1;
-        lease->keep_alive();
-        lease->on_lost([&](const loss&) { ++lost; });
-        // What the child acquires itself is looked after.
-        auto own = locks.acquire("own", {.ttl = 600ms});
-        own->keep_alive();
-        auto watched = locks.acquire("watched", {.ttl = 1200ms});
-        auto end = watched->stop_token();
-        if (!eventually([&] { return end.stop_requested(); })) return 2;
-        if (!own->valid()) return 3;
-        if (lost != 0 || token.stop_requested()) return 4;
-        { const auto gone = std::move(*lease); }
-        return lost == 0 ? 0 : 5;
-    });
-    EXPECT_EQ(child.wait(), 0);
-    EXPECT_TRUE(lease->valid());
-    EXPECT_EQ(lost, 0);
-    EXPECT_TRUE(lease->release().ok);
-}
-
 TEST(loss, is_told_once_when_the_deadline_passes_with_the_last_failure_as_its_cause) {
     scripted_extensions store(unreachable);
     loss_recorder losses;
@@ -407,6 +378,36 @@ TEST(loss, a_handler_that_blocks_delays_neither_renewals_nor_the_losses_of_other
     EXPECT_TRUE(eventually([&] { return store.extends >= 4; }));
     EXPECT_TRUE(renewed.valid());
     release.set_value();
+}
+
+TEST(loss, that_could_not_be_told_before_the_end_of_the_lease_is_not_told_after_it) {
+    scripted_extensions store(gone);
+    std::promise<void> release;
+    auto released = release.get_future().share();
+    std::atomic<int> blocked{0};
+    // More than there are threads to tell.
+    std::vector<lease<any_capabilities>> stuck;
+    for (int i = 0; i < 8; ++i) {
+        stuck.push_back(store.acquire(1ms));
+        stuck.back().on_lost([&, released](const loss&) {
+            ++blocked;
+            released.wait();
+        });
+    }
+    EXPECT_TRUE(eventually([&] { return blocked == 4; }));
+    loss_recorder losses;
+    {
+        auto found_gone = store.acquire(30s);
+        found_gone.on_lost(losses.handler());
+        EXPECT_FALSE(found_gone.extend().ok);
+        auto expired = store.acquire(1ms);
+        expired.on_lost(losses.handler());
+        EXPECT_TRUE(eventually([&] { return !expired.valid(); }));
+    }
+    release.set_value();
+    EXPECT_TRUE(eventually([&] { return blocked == 8; }));
+    stuck.clear();
+    EXPECT_FALSE(losses.any());
 }
 
 TEST(loss, destruction_waits_for_a_handler_that_runs) {
