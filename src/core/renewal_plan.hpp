@@ -28,7 +28,7 @@ struct renewal_plan {
 };
 
 struct renewal_step {
-    enum class kind { wait, renew, give_up } what;
+    enum class kind { wait, renew, give_up } what{};
     /// When to look again, if nothing happens until then.
     lease_clock::time_point until;
 };

@@ -46,11 +46,11 @@ class durable_redis_keep_alive : public redis_keep_alive {
 };
 
 TEST_F(redis_keep_alive, holds_a_lock_far_beyond_its_ttl) {
-    auto lease = locks_.acquire("k", {.ttl = 1500ms});
+    auto lease = locks_.acquire("k", {.ttl = 2s});
     ASSERT_TRUE(lease);
     lease->on_lost(told_.handler());
     lease->keep_alive();
-    let_pass(4s);
+    let_pass(5s);
     EXPECT_TRUE(lease->valid());
     EXPECT_TRUE(holds_lock(server_, "k"));
     EXPECT_FALSE(open().acquire("k"));
@@ -60,11 +60,11 @@ TEST_F(redis_keep_alive, holds_a_lock_far_beyond_its_ttl) {
 }
 
 TEST_F(redis_keep_alive, holds_one_that_came_from_an_asynchronous_call) {
-    auto lease = async_acquire(locks_, "k", {.ttl = 1500ms}, boost::asio::use_future).get();
+    auto lease = async_acquire(locks_, "k", {.ttl = 2s}, boost::asio::use_future).get();
     ASSERT_TRUE(lease);
     lease->on_lost(told_.handler());
     lease->keep_alive();
-    let_pass(3s);
+    let_pass(4s);
     EXPECT_TRUE(lease->valid());
     EXPECT_FALSE(told_.any());
     EXPECT_TRUE(async_release(*lease, {}, boost::asio::use_future).get());
@@ -73,12 +73,12 @@ TEST_F(redis_keep_alive, holds_one_that_came_from_an_asynchronous_call) {
 TEST_F(redis_keep_alive, lets_a_function_under_lock_take_its_time) {
     const int result = lock(locks_, "k",
                             [&](held& held) {
-                                let_pass(3s);
+                                let_pass(4s);
                                 EXPECT_TRUE(held.valid());
                                 EXPECT_FALSE(held.stop_token().stop_requested());
                                 return 42;
                             },
-                            {.ttl = 1500ms, .auto_extend = true});
+                            {.ttl = 2s, .auto_extend = true});
     EXPECT_EQ(result, 42);
     EXPECT_FALSE(holds_lock(server_, "k"));
 }
