@@ -4,6 +4,9 @@
 #include <syncguard/error.hpp>
 #include <syncguard/memory.hpp>
 
+#ifdef SYNCGUARD_WITH_FIRESTORE
+#include <syncguard/firestore.hpp>
+#endif
 #ifdef SYNCGUARD_WITH_REDIS
 #include <syncguard/redis.hpp>
 #endif
@@ -49,6 +52,14 @@ any_backend open_redis(const backend_url& url, backend_options options) {
 constexpr opener open_redis = nullptr;
 #endif
 
+#ifdef SYNCGUARD_WITH_FIRESTORE
+any_backend open_firestore(const backend_url& url, backend_options options) {
+    return firestore::backend(firestore::parse_url(url.text()), std::move(options));
+}
+#else
+constexpr opener open_firestore = nullptr;
+#endif
+
 struct engine_entry {
     std::string_view scheme;
     opener open;  ///< Null where the engine was left out of the build.
@@ -57,7 +68,7 @@ struct engine_entry {
 constexpr std::array engines{
     engine_entry{"memory", &open_memory},   engine_entry{"sqlite", open_sqlite},
     engine_entry{"redis", open_redis},      engine_entry{"rediss", open_redis},
-    engine_entry{"redis+unix", open_redis},
+    engine_entry{"redis+unix", open_redis}, engine_entry{"firestore", open_firestore},
 };
 
 std::string known_schemes() {

@@ -26,6 +26,20 @@ std::array<char, 22> base64url(std::span<const std::uint8_t, 16> bytes) noexcept
     return text;
 }
 
+std::string base64url_text(std::string_view bytes) {
+    std::string text;
+    text.reserve(bytes.size() * 4 / 3 + 2);
+    std::uint32_t group = 0;
+    unsigned bits = 0;
+    for (const char byte : bytes) {
+        group = group << 8U | static_cast<unsigned char>(byte);
+        for (bits += 8; bits >= 6; bits -= 6)
+            text.push_back(alphabet[group >> (bits - 6) & 63U]);
+    }
+    if (bits > 0) text.push_back(alphabet[group << (6 - bits) & 63U]);
+    return text;
+}
+
 bool is_base64url(char c) noexcept {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_';

@@ -5,11 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 
 namespace syncguard {
 
-/// Sixteen bytes, the only size the formats know, as 22 characters.
+/// Sixteen bytes, the only size the lock formats know, as 22 characters.
 [[nodiscard]] std::array<char, 22> base64url(std::span<const std::uint8_t, 16> bytes) noexcept;
+
+/// Any number of bytes.
+[[nodiscard]] std::string base64url_text(std::string_view bytes);
 
 /// Whether `c` is one of the 64 characters.
 [[nodiscard]] bool is_base64url(char c) noexcept;

@@ -1,9 +1,10 @@
 #include "fence_limits.hpp"
 
+#include "warning.hpp"
+
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>
 
-#include <iostream>
 #include <string>
 
 namespace syncguard {
@@ -23,17 +24,11 @@ void warn_if_fence_runs_out(const fence& granted, std::string_view key,
     static const fence warn_after = fence::from_counter(fence::warn_counter);
     if (granted <= warn_after) return;
     try {
-        const std::string message = "the fence counter of the key with hash " + hash_key(key) +
-                                    " is at " + granted.to_string() +
-                                    "; acquisitions fail beyond " +
-                                    fence::from_counter(fence::max_counter).to_string() +
-                                    ". Plan to move to a new key or key prefix";
-        if (on_warning) {
-            on_warning(message);
-        } else {
-            std::cerr << "syncguard: warning: " + message + "\n";
-        }
-    } catch (...) {  // a warning must not fail the acquisition
+        warn(on_warning, "the fence counter of the key with hash " + hash_key(key) + " is at " +
+                             granted.to_string() + "; acquisitions fail beyond " +
+                             fence::from_counter(fence::max_counter).to_string() +
+                             ". Plan to move to a new key or key prefix");
+    } catch (...) {  // no memory for the text
     }
 }
 

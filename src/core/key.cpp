@@ -1,17 +1,14 @@
-#include "base64url.hpp"
+#include "short_hash.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>
 
-#include <openssl/sha.h>
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <span>
 
 namespace syncguard {
 
@@ -60,13 +57,6 @@ void for_each_utf16_unit(std::string_view text, Visit visit) {
             visit(unit);
         }
     }
-}
-
-std::string short_hash(std::string_view text) {
-    std::array<std::uint8_t, SHA256_DIGEST_LENGTH> digest{};
-    SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
-    const auto encoded = base64url(std::span(digest).first<16>());
-    return {encoded.data(), encoded.size()};
 }
 
 std::string join(std::string_view prefix, std::string_view key) {

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "../net/io_driver.hpp"
+#include "../net/shown_sockets.hpp"
 #include "connection.hpp"
 #include "script_call.hpp"
-#include "shown_sockets.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/redis.hpp>
@@ -202,7 +202,7 @@ class client : public net::driven {
     std::condition_variable none_persists_;
     std::atomic<std::size_t> unfinished_{0};
     std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
-    shown_sockets shown_sockets_;
+    net::shown_sockets shown_sockets_;
 
     // What only the driving thread touches. An operation is always in one of these, also if memory
     // runs out in the middle of something.

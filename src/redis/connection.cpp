@@ -76,7 +76,7 @@ std::string describe_server(const options& store) {
 }
 
 connection::connection(asio::io_context& context, const options& store, asio::ssl::context* tls,
-                       shown_sockets& shown, listener& told)
+                       net::shown_sockets& shown, listener& told)
     : context_(context),
       store_(store),
       tls_context_(tls),

@@ -3,8 +3,8 @@
 /// It knows neither locks nor which reply belongs to what.
 #pragma once
 
+#include "../net/shown_sockets.hpp"
 #include "resp_reader.hpp"
-#include "shown_sockets.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/redis.hpp>
@@ -52,7 +52,7 @@ class connection : public std::enable_shared_from_this<connection> {
 
     /// All arguments outlive the connection's use; `tls` is null for none.
     connection(boost::asio::io_context& context, const options& store,
-               boost::asio::ssl::context* tls, shown_sockets& shown, listener& told);
+               boost::asio::ssl::context* tls, net::shown_sockets& shown, listener& told);
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
     ~connection() = default;
@@ -102,7 +102,7 @@ class connection : public std::enable_shared_from_this<connection> {
     boost::asio::io_context& context_;
     const options& store_;
     boost::asio::ssl::context* const tls_context_;
-    shown_sockets& shown_;
+    net::shown_sockets& shown_;
     listener* told_;
     const std::string where_;
     const lock_error out_of_memory_;

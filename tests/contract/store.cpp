@@ -36,7 +36,7 @@ class memory_store : public store {
 }  // namespace
 
 std::vector<store_kind> all_stores() {
-    return {
+    std::vector<store_kind> stores = {
         {"memory", false, [] { return std::make_unique<memory_store>(); }},
 #ifdef SYNCGUARD_WITH_REDIS
         {"redis", true, &make_redis_store},
@@ -45,6 +45,11 @@ std::vector<store_kind> all_stores() {
         {"sqlite", true, &make_sqlite_store},
 #endif
     };
+#ifdef SYNCGUARD_WITH_FIRESTORE
+    // Where it is missing, the test that would start it says so.
+    if (firestore_can_be_tested()) stores.push_back({"firestore", true, &make_firestore_store});
+#endif
+    return stores;
 }
 
 std::vector<store_kind> shared_stores() {

@@ -58,6 +58,9 @@ struct store_kind {
 };
 
 /// Where that engine is built.
+[[nodiscard]] std::unique_ptr<store> make_firestore_store();
+/// Whether there is a server for it.
+[[nodiscard]] bool firestore_can_be_tested();
 [[nodiscard]] std::unique_ptr<store> make_redis_store();
 [[nodiscard]] std::unique_ptr<store> make_sqlite_store();
 

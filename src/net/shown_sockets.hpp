@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstddef>
 
-namespace syncguard::redis {
+namespace syncguard::net {
 
 /// May be read at any moment, in the middle of everything else: a fork does not wait.
 class shown_sockets {
@@ -40,8 +40,8 @@ class shown_sockets {
     }
 
     /// More than a client has connections at a time.
-    static constexpr std::size_t most = 16;
+    static constexpr std::size_t most = 128;
     std::array<std::atomic<int>, most> places_;
 };
 
-}  // namespace syncguard::redis
+}  // namespace syncguard::net

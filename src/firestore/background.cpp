@@ -1,0 +1,49 @@
+#include "background.hpp"
+
+#include <utility>
+
+namespace syncguard::firestore {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// How often "not found" is not believed: the acquisition may still be under way to the server.
+constexpr unsigned doubts = 2;
+
+constexpr milliseconds pause_before_repetition{1'000};
+constexpr milliseconds pause_at_the_end{100};
+
+constexpr auto longest_cleanup = 10s;
+
+}  // namespace
+
+background_release::background_release(const lock_id& id, std::string key, time_point lock_ends_at,
+                                       const std::shared_ptr<client>& by)
+    : operation(lock_ends_at), id_(id), key_(std::move(key)), client_(by) {}
+
+boost::asio::awaitable<void> background_release::run(lock_store& store, service& /*server*/,
+                                                     net::interruption& limits) {
+    for (unsigned not_found = 0; not_found <= doubts;) {
+        try {
+            const release_request what{.id = id_, .key = key_};
+            const auto answer = co_await store.release(what, limits);
+            if (answer.ok) co_return;
+            ++not_found;
+        } catch (const lock_error&) {  // the server may come back
+        }
+        const auto owner = client_.lock();
+        const bool hurry = !owner || owner->is_ending();
+        co_await limits.pause(hurry ? pause_at_the_end : pause_before_repetition);
+    }
+}
+
+background_cleanup::background_cleanup(stored_lock remains)
+    : operation(std::chrono::steady_clock::now() + longest_cleanup), remains_(std::move(remains)) {}
+
+boost::asio::awaitable<void> background_cleanup::run(lock_store& store, service& /*server*/,
+                                                     net::interruption& limits) {
+    co_await store.clean_up(remains_, limits);
+}
+
+}  // namespace syncguard::firestore

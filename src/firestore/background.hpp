@@ -1,0 +1,45 @@
+/// What is done after an operation has ended, with nobody waiting for it.
+#pragma once
+
+#include "client.hpp"
+
+#include <syncguard/lock_id.hpp>
+
+#include <memory>
+#include <string>
+
+namespace syncguard::firestore {
+
+/// The release of a lock that was perhaps granted, though nobody knows of it. It goes on until the
+/// server has answered, or until the lock has ended by itself.
+class background_release : public operation {
+  public:
+    background_release(const lock_id& id, std::string key, time_point lock_ends_at,
+                       const std::shared_ptr<client>& by);
+
+  private:
+    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store, service& server,
+                                                   net::interruption& limits) override;
+    void fail(std::exception_ptr /*why*/) noexcept override {}
+    [[nodiscard]] bool persists() const noexcept override { return true; }
+
+    const lock_id id_;
+    const std::string key_;
+    const std::weak_ptr<client> client_;
+};
+
+/// The removal of a lock that ended long ago.
+class background_cleanup : public operation {
+  public:
+    explicit background_cleanup(stored_lock remains);
+
+  private:
+    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store, service& server,
+                                                   net::interruption& limits) override;
+    // Nothing depends on it; the next question may bring about the next attempt.
+    void fail(std::exception_ptr /*why*/) noexcept override {}
+
+    const stored_lock remains_;
+};
+
+}  // namespace syncguard::firestore

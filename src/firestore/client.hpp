@@ -1,0 +1,121 @@
+/// Many callers, one loop: starts operations, ends them in time, and tells who waits.
+///
+/// It knows that operations exist, not what they do.
+#pragma once
+
+#include "../net/interruption.hpp"
+#include "../net/io_driver.hpp"
+#include "../net/shown_sockets.hpp"
+#include "lock_store.hpp"
+#include "service.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/firestore.hpp>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ssl/context.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace syncguard::firestore {
+
+using time_point = std::chrono::steady_clock::time_point;
+
+/// One operation on its way. Its members are called on the thread that drives the client.
+class operation : public net::task, public std::enable_shared_from_this<operation> {
+  public:
+    explicit operation(time_point deadline) : task(deadline) {}
+
+    /// Does it. Throws what it fails with, at its deadline at the latest.
+    [[nodiscard]] virtual boost::asio::awaitable<void> run(lock_store& store, service& server,
+                                                           net::interruption& limits) = 0;
+
+    /// What `run` threw, or what kept it from being called.
+    virtual void fail(std::exception_ptr why) noexcept = 0;
+
+    /// It has ended and the client is done with it: whoever is interested may be told.
+    virtual void announce() noexcept {}
+
+    /// Whether the client's end waits for it, for a while.
+    [[nodiscard]] virtual bool persists() const noexcept { return false; }
+
+    [[nodiscard]] time_point deadline() const noexcept { return deadline_; }
+
+  private:
+    friend class client;
+    std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
+    std::shared_ptr<net::interruption> limits_;
+};
+
+/// Thread safety: all public members may be called concurrently.
+class client : public net::driven {
+  public:
+    client(access how, options store, warning_handler on_warning);
+    ~client() override = default;
+
+    /// Returns when the operation has ended; the calling thread does the I/O if no other does.
+    void perform(const std::shared_ptr<operation>& what);
+
+    /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
+    /// if no thread can be started; then nothing was begun.
+    void start(const std::shared_ptr<operation>& what);
+
+    /// Ends an operation with `aborted`, unless it has ended.
+    void cancel(std::shared_ptr<operation> what) noexcept;
+
+    /// Waits for operations that persist, for a while, and ends everything. Other operations have
+    /// ended. Nothing may be called after it.
+    void end(std::chrono::milliseconds patience);
+
+    /// Whether the end has come: whoever persists does not pause for long.
+    [[nodiscard]] bool is_ending() const noexcept { return ending_; }
+
+    /// In a forked child, which shares these connections and must not: lets go of them.
+    void abandon() noexcept { shown_sockets_.close_all(); }
+
+  private:
+    wishes step() override;
+    [[nodiscard]] bool has_work() const override;
+
+    void count_in(const operation& what);
+    void count_out(const operation& what) noexcept;
+    void take_news();
+    void admit(const std::shared_ptr<operation>& what);
+    [[nodiscard]] boost::asio::awaitable<void> carry_out(std::shared_ptr<operation> what);
+    void set_ended(const std::shared_ptr<operation>& what);
+    void announce_ended();
+    void end_what_is_left();
+
+    const access how_;
+    const options store_;
+    const warning_handler on_warning_;
+
+    // What any thread may touch.
+    mutable std::mutex mutex_;
+    std::vector<std::shared_ptr<operation>> cancelled_;
+    std::size_t persisting_ = 0;
+    std::condition_variable none_persists_;
+    std::atomic<std::size_t> unfinished_{0};
+    std::atomic<bool> ending_{false};
+    net::shown_sockets shown_sockets_;
+
+    // What only the driving thread touches.
+    std::optional<boost::asio::ssl::context> tls_;
+    net::io_driver driver_;
+    service server_;
+    lock_store locks_;
+    std::vector<std::shared_ptr<net::task>> news_;
+    std::unordered_set<std::shared_ptr<operation>> running_;
+    std::vector<std::shared_ptr<operation>> ended_;
+    bool has_hurried_ = false;
+};
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,57 @@
+#include "checked_options.hpp"
+#include "client.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <memory>
+#include <utility>
+
+namespace syncguard::firestore {
+
+namespace {
+
+/// The difference is known well enough when its bounds are that close.
+constexpr milliseconds close_enough{60};
+constexpr milliseconds pause_between_questions{10};
+
+/// Asks until the server's next second has begun, which tells the moment.
+class clock_question : public operation {
+  public:
+    using operation::operation;
+
+    clock_skew answer{};
+    std::exception_ptr failure;
+
+  private:
+    boost::asio::awaitable<void> run(lock_store& /*store*/, service& server,
+                                     net::interruption& limits) override {
+        while (true) {
+            if (!co_await server.ask_for_time(limits)) {
+                throw lock_error(error_code::service_unavailable,
+                                 server.where() + " does not tell the time");
+            }
+            answer = server.clocks().value().value();
+            if (answer.at_most - answer.at_least <= close_enough) co_return;
+            co_await limits.pause(pause_between_questions);
+        }
+    }
+    void fail(std::exception_ptr why) noexcept override { failure = std::move(why); }
+};
+
+}  // namespace
+
+clock_skew measure_clock_skew(options store, milliseconds timeout) {
+    store = checked(std::move(store));
+    // Nobody has to log in to be told the time.
+    access how{.origin = find_origin(store), .whose = emulator_owner{}, .where = {}};
+    how.where = "Firestore at " + how.origin.authority();
+    const auto asking = std::make_shared<client>(std::move(how), std::move(store), nullptr);
+    const auto question =
+        std::make_shared<clock_question>(std::chrono::steady_clock::now() + timeout);
+    asking->perform(question);
+    asking->end(milliseconds{0});
+    if (question->failure) std::rethrow_exception(question->failure);
+    return question->answer;
+}
+
+}  // namespace syncguard::firestore

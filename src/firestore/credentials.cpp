@@ -1,0 +1,230 @@
+#include "credentials.hpp"
+
+#include "signed_assertion.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <boost/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+namespace syncguard::firestore {
+
+namespace json = boost::json;
+
+namespace {
+
+constexpr std::string_view google_token_uri = "https://oauth2.googleapis.com/token";
+constexpr std::string_view metadata_path =
+    "/computeMetadata/v1/instance/service-accounts/default/token";
+
+[[noreturn]] void refuse(const std::string& why) {
+    throw lock_error(error_code::invalid_argument, why);
+}
+
+std::string variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? std::string() : std::string(value);
+}
+
+/// Where `gcloud auth application-default login` leaves its file.
+std::filesystem::path well_known_file() {
+    constexpr const char* name = "application_default_credentials.json";
+    if (const auto folder = variable("CLOUDSDK_CONFIG"); !folder.empty()) {
+        return std::filesystem::path(folder) / name;
+    }
+    const auto home = variable("HOME");
+    if (home.empty()) return {};
+    return std::filesystem::path(home) / ".config" / "gcloud" / name;
+}
+
+credentials read_file(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    if (!file.is_open() || file.bad()) {
+        refuse("the credentials file '" + path.string() + "' cannot be read");
+    }
+    return parse_credentials(text, path.string());
+}
+
+/// The text of a member; `missing` is taken if there is none.
+std::string member(const json::object& of, const char* name, const std::string& file,
+                   std::optional<std::string_view> missing = {}) {
+    const auto* const found = of.if_contains(name);
+    if (found != nullptr && found->is_string() && !found->get_string().empty()) {
+        return {found->get_string().data(), found->get_string().size()};
+    }
+    if (!missing) {
+        refuse("the credentials file '" + file + "' lacks '" + std::string(name) + "'");
+    }
+    return std::string(*missing);
+}
+
+std::string checked_token_uri(const json::object& of, const std::string& file) {
+    std::string uri = member(of, "token_uri", file, google_token_uri);
+    const auto parsed = net::parse_http_url(uri);
+    if (!parsed || (!parsed->origin.tls && !parsed->origin.is_loopback())) {
+        refuse("the token_uri in the credentials file '" + file +
+               "' is not an https:// address: secrets would be sent for everybody to read");
+    }
+    return uri;
+}
+
+std::string form_encoded(std::string_view text) {
+    constexpr std::string_view digits = "0123456789ABCDEF";
+    std::string encoded;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                              (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+        if (is_plain) {
+            encoded.push_back(c);
+        } else {
+            encoded.append(1, '%').append(1, digits[byte >> 4U]).append(1, digits[byte & 15U]);
+        }
+    }
+    return encoded;
+}
+
+net::http_request form(const std::string& token_uri, std::string body) {
+    net::http_request request;
+    request.target = net::parse_http_url(token_uri).value().target;
+    request.headers = {{"Content-Type", "application/x-www-form-urlencoded"}};
+    request.body = std::move(body);
+    // A token more does no harm.
+    request.repeatable = true;
+    return request;
+}
+
+struct requester {
+    std::chrono::sys_seconds now;
+
+    net::http_request operator()(const emulator_owner& /*who*/) const { return {}; }
+    net::http_request operator()(const service_account& who) const {
+        return form(who.token_uri,
+                    "grant_type=" + form_encoded("urn:ietf:params:oauth:grant-type:jwt-bearer") +
+                        "&assertion=" + form_encoded(signed_assertion(who, now)));
+    }
+    net::http_request operator()(const authorised_user& who) const {
+        return form(who.token_uri,
+                    "grant_type=refresh_token&client_id=" + form_encoded(who.client_id) +
+                        "&client_secret=" + form_encoded(who.client_secret) +
+                        "&refresh_token=" + form_encoded(who.refresh_token));
+    }
+    net::http_request operator()(const metadata_server& who) const {
+        net::http_request request;
+        request.method = net::http_request::verb::get;
+        request.target = net::parse_http_url(who.token_uri).value().target;
+        request.headers = {{"Metadata-Flavor", "Google"}};
+        request.repeatable = true;
+        return request;
+    }
+};
+
+/// The OAuth word for what is wrong, such as "invalid_grant"; empty if there is none.
+std::string oauth_word(std::string_view body) {
+    json::error_code problem;
+    const auto parsed = json::parse(json::string_view(body.data(), body.size()), problem);
+    const auto* const object = problem ? nullptr : parsed.if_object();
+    const auto* const word = object == nullptr ? nullptr : object->if_contains("error");
+    if (word == nullptr || !word->is_string()) return {};
+    const std::string text(word->get_string().data(), word->get_string().size());
+    const bool is_word = text.size() < 40 && std::all_of(text.begin(), text.end(), [](char c) {
+                             return (c >= 'a' && c <= 'z') || c == '_';
+                         });
+    return is_word ? text : std::string();
+}
+
+[[noreturn]] void refuse_status(const net::http_response& answer, const std::string& where) {
+    const std::string word = oauth_word(answer.body);
+    const std::string said = where + " answered " + std::to_string(answer.status) +
+                             (word.empty() ? "" : " " + word) + " instead of an access token";
+    if (answer.status == 429) throw lock_error(error_code::rate_limited, said);
+    if (answer.status >= 500) throw lock_error(error_code::service_unavailable, said);
+    throw lock_error(error_code::auth_failed,
+                     said + "; are the credentials still valid, and is this host's clock right?");
+}
+
+}  // namespace
+
+credentials find_credentials(const options& store) {
+    if (!store.credentials_file.empty()) return read_file(store.credentials_file);
+    if (const auto named = variable("GOOGLE_APPLICATION_CREDENTIALS"); !named.empty()) {
+        return read_file(named);
+    }
+    std::error_code unreadable;
+    if (const auto file = well_known_file();
+        !file.empty() && std::filesystem::is_regular_file(file, unreadable)) {
+        return read_file(file);
+    }
+    auto host = variable("GCE_METADATA_HOST");
+    if (host.empty()) host = "metadata.google.internal";
+    std::string uri = "http://" + host + std::string(metadata_path);
+    if (!net::parse_http_url(uri)) refuse("GCE_METADATA_HOST is not a host, nor host:port");
+    return metadata_server{.token_uri = std::move(uri)};
+}
+
+credentials parse_credentials(std::string_view text, const std::string& name) {
+    json::error_code problem;
+    const auto parsed = json::parse(json::string_view(text.data(), text.size()), problem);
+    const auto* const file = problem ? nullptr : parsed.if_object();
+    if (file == nullptr) refuse("the credentials file '" + name + "' is not JSON");
+    const std::string type = member(*file, "type", name);
+    if (type == "service_account") {
+        service_account read{.email = member(*file, "client_email", name),
+                             .key_id = member(*file, "private_key_id", name, ""),
+                             .private_key = member(*file, "private_key", name),
+                             .token_uri = checked_token_uri(*file, name)};
+        check_private_key(read, name);
+        return read;
+    }
+    if (type == "authorized_user") {
+        return authorised_user{.client_id = member(*file, "client_id", name),
+                               .client_secret = member(*file, "client_secret", name),
+                               .refresh_token = member(*file, "refresh_token", name),
+                               .token_uri = checked_token_uri(*file, name)};
+    }
+    refuse("the credentials file '" + name +
+           "' is of another kind than service_account and authorized_user");
+}
+
+net::http_location token_location(const credentials& whose) {
+    const auto uri = std::visit(
+        [](const auto& who) -> std::string {
+            if constexpr (requires { who.token_uri; }) return who.token_uri;
+            return std::string(google_token_uri);
+        },
+        whose);
+    return net::parse_http_url(uri).value();
+}
+
+net::http_request token_request(const credentials& whose, std::chrono::sys_seconds now) {
+    return std::visit(requester{now}, whose);
+}
+
+access_token decode_token(const net::http_response& answer, const std::string& where) {
+    if (answer.status != 200) refuse_status(answer, where);
+    json::error_code problem;
+    const auto parsed =
+        json::parse(json::string_view(answer.body.data(), answer.body.size()), problem);
+    try {
+        const auto& object = parsed.as_object();
+        const auto& text = object.at("access_token").as_string();
+        const auto lifetime = object.at("expires_in").to_number<std::int64_t>();
+        const bool can_be_sent =
+            std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+        if (problem || text.empty() || !can_be_sent || lifetime <= 0) throw std::out_of_range("");
+        return {.text = {text.data(), text.size()}, .lifetime = std::chrono::seconds(lifetime)};
+    } catch (const std::exception&) {
+        throw lock_error(error_code::internal,
+                         where + " gave an answer that is not an access token");
+    }
+}
+
+}  // namespace syncguard::firestore

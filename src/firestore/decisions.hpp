@@ -1,0 +1,33 @@
+/// What is to be done about what was read. Pure: time is handed in.
+#pragma once
+
+#include "documents.hpp"
+
+#include <syncguard/engine.hpp>
+
+#include <optional>
+#include <vector>
+
+namespace syncguard::firestore {
+
+/// How long a lock can stand in the way, if nothing happens.
+[[nodiscard]] milliseconds time_until_free(const lock_record& lock, unix_time now);
+
+/// The lock to write for an acquisition; nothing if the key is locked. Throws `lock_error`
+/// (internal) if the fence counter is at its end.
+[[nodiscard]] std::optional<lock_record> grant_on(const stored_pair& read,
+                                                  const acquire_request& what, unix_time now);
+
+/// Which of the locks with one id a release or an extension is about.
+struct owned_lock {
+    const stored_lock* lock = nullptr;  ///< Live; null if there is none.
+    failure_reason reason{};            ///< Why there is none.
+    bool is_ambiguous = false;          ///< Several are live.
+};
+[[nodiscard]] owned_lock choose_owned(const std::vector<stored_lock>& found, const lock_id& id,
+                                      unix_time now);
+
+/// Whether a lock ended so long ago that not even a slow extension can still be under way.
+[[nodiscard]] bool may_be_cleaned_up(const lock_record& lock, unix_time now);
+
+}  // namespace syncguard::firestore

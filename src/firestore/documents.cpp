@@ -1,0 +1,259 @@
+#include "documents.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <boost/json.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace syncguard::firestore {
+
+namespace json = boost::json;
+
+namespace {
+
+/// More than one is too many already; a few more make a better warning.
+constexpr int most_hits_of_a_search = 10;
+
+[[noreturn]] void refuse_document(const char* what) {
+    throw lock_error(error_code::invalid_argument,
+                     std::string("a Firestore document under the name of a ") + what +
+                         " lacks something, or was not written by SyncGuard; it was left alone");
+}
+
+[[noreturn]] void refuse_answer() {
+    throw lock_error(error_code::internal,
+                     "Firestore gave an answer that does not fit the question");
+}
+
+// Values.
+
+json::object text(std::string_view value) {
+    return {{"stringValue", json::string_view(value.data(), value.size())}};
+}
+
+json::object number(std::int64_t value) {
+    // So wants it the JSON form of 64-bit integers.
+    return {{"integerValue", std::to_string(value)}};
+}
+
+std::int64_t in_ms(unix_time time) {
+    return time.time_since_epoch().count();
+}
+
+std::string read_text(const json::object& fields, const char* name) {
+    const auto& value = fields.at(name).as_object().at("stringValue").as_string();
+    return {value.data(), value.size()};
+}
+
+std::int64_t parse_integer(std::string_view digits) {
+    std::int64_t value = 0;
+    const auto [end, problem] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (problem != std::errc{} || end != digits.data() + digits.size()) {
+        throw std::invalid_argument("not a number");
+    }
+    return value;
+}
+
+/// Peers write times as integers or as doubles.
+unix_time read_time(const json::object& fields, const char* name) {
+    const auto& value = fields.at(name).as_object();
+    if (const auto* whole = value.if_contains("integerValue")) {
+        if (whole->is_string()) {
+            const auto& digits = whole->as_string();
+            return unix_time(milliseconds(parse_integer({digits.data(), digits.size()})));
+        }
+        return unix_time(milliseconds(whole->to_number<std::int64_t>()));
+    }
+    constexpr double exact_integers = 9'007'199'254'740'992;
+    const auto fraction = value.at("doubleValue").to_number<double>();
+    if (!(std::abs(fraction) <= exact_integers)) throw std::out_of_range("not a time");
+    return unix_time(milliseconds(std::llround(fraction)));
+}
+
+std::string string_of(const json::value& value) {
+    const auto& found = value.as_string();
+    return {found.data(), found.size()};
+}
+
+// Documents.
+
+stored_lock read_lock(const json::object& document) {
+    try {
+        const auto& fields = document.at("fields").as_object();
+        const auto token = fence::parse(read_text(fields, "fence"));
+        if (!token) refuse_document("lock");
+        lock_record record{.key = read_text(fields, "key"),
+                           .id = lock_id::parse(read_text(fields, "lockId")),
+                           .expires_at = read_time(fields, "expiresAtMs"),
+                           .acquired_at = read_time(fields, "acquiredAtMs"),
+                           .fence = *token};
+        return {.name = string_of(document.at("name")),
+                .record = std::move(record),
+                .version = string_of(document.at("updateTime"))};
+    } catch (const std::exception&) {
+        refuse_document("lock");
+    }
+}
+
+stored_counter read_counter(const json::object& document) {
+    try {
+        const std::string digits = read_text(document.at("fields").as_object(), "fence");
+        const std::int64_t value = parse_integer(digits);
+        if (value < 0) refuse_document("fence counter");
+        return {.value = static_cast<std::uint64_t>(value),
+                .version = string_of(document.at("updateTime"))};
+    } catch (const std::exception&) {
+        refuse_document("fence counter");
+    }
+}
+
+template <class Stored>
+json::object unchanged(const std::optional<Stored>& read) {
+    if (!read) return {{"exists", false}};
+    return {{"updateTime", read->version}};
+}
+
+json::value parse(std::string_view body) {
+    json::error_code problem;
+    auto parsed = json::parse(json::string_view(body.data(), body.size()), problem);
+    if (problem) refuse_answer();
+    return parsed;
+}
+
+std::string in_writes(json::array writes) {
+    return json::serialize(json::object{{"writes", std::move(writes)}});
+}
+
+}  // namespace
+
+std::string encode_read(const document_names::pair& names, bool with_counter) {
+    json::array wanted{json::string(names.lock)};
+    if (with_counter) wanted.emplace_back(json::string(names.counter));
+    return json::serialize(json::object{{"documents", std::move(wanted)}});
+}
+
+std::string encode_search(std::string_view collection, const lock_id& id) {
+    json::object filter{
+        {"field", {{"fieldPath", "lockId"}}}, {"op", "EQUAL"}, {"value", text(id.str())}};
+    json::object query{
+        {"from", json::array{json::object{
+                     {"collectionId", json::string_view(collection.data(), collection.size())}}}},
+        {"where", {{"fieldFilter", std::move(filter)}}},
+        {"limit", most_hits_of_a_search}};
+    return json::serialize(json::object{{"structuredQuery", std::move(query)}});
+}
+
+std::string encode_grant(const document_names::pair& names, const stored_pair& read,
+                         const lock_record& granted) {
+    json::object lock_fields{{"lockId", text(granted.id.str())},
+                             {"expiresAtMs", number(in_ms(granted.expires_at))},
+                             {"acquiredAtMs", number(in_ms(granted.acquired_at))},
+                             {"key", text(granted.key)},
+                             {"fence", text(granted.fence.str())}};
+    json::object lock_write{{"update", {{"name", names.lock}, {"fields", std::move(lock_fields)}}},
+                            {"currentDocument", unchanged(read.lock)}};
+    json::object counter_fields{{"fence", text(granted.fence.str())},
+                                {"keyDebug", text(granted.key)}};
+    json::object counter_write{
+        {"update", {{"name", names.counter}, {"fields", std::move(counter_fields)}}},
+        {"currentDocument", unchanged(read.counter)}};
+    json::array writes;
+    writes.push_back(std::move(lock_write));
+    writes.push_back(std::move(counter_write));
+    return in_writes(std::move(writes));
+}
+
+std::string encode_extension(std::string_view name, std::string_view as_read,
+                             unix_time expires_at) {
+    json::object document{{"name", json::string_view(name.data(), name.size())},
+                          {"fields", json::object{{"expiresAtMs", number(in_ms(expires_at))}}}};
+    json::object precondition{{"updateTime", json::string_view(as_read.data(), as_read.size())}};
+    json::object write{{"update", std::move(document)},
+                       {"updateMask", {{"fieldPaths", json::array{"expiresAtMs"}}}},
+                       {"currentDocument", std::move(precondition)}};
+    json::array writes;
+    writes.push_back(std::move(write));
+    return in_writes(std::move(writes));
+}
+
+std::string encode_removal(std::string_view name, std::string_view as_read) {
+    json::object precondition{{"updateTime", json::string_view(as_read.data(), as_read.size())}};
+    json::object write{{"delete", json::string_view(name.data(), name.size())},
+                       {"currentDocument", std::move(precondition)}};
+    json::array writes;
+    writes.push_back(std::move(write));
+    return in_writes(std::move(writes));
+}
+
+stored_pair decode_read(std::string_view body, const document_names::pair& names) {
+    const json::value answer = parse(body);
+    const auto* const entries = answer.if_array();
+    if (entries == nullptr) refuse_answer();
+    stored_pair read;
+    for (const auto& each : *entries) {
+        const auto* const entry = each.if_object();
+        const auto* const found = entry == nullptr ? nullptr : entry->if_contains("found");
+        if (found == nullptr) continue;
+        const auto* const document = found->if_object();
+        const auto* const name = document == nullptr ? nullptr : document->if_contains("name");
+        if (name == nullptr || !name->is_string()) refuse_answer();
+        if (name->get_string() == names.lock) {
+            read.lock = read_lock(*document);
+        } else if (name->get_string() == names.counter) {
+            read.counter = read_counter(*document);
+        } else {
+            refuse_answer();
+        }
+    }
+    return read;
+}
+
+std::vector<stored_lock> decode_search(std::string_view body) {
+    const json::value answer = parse(body);
+    const auto* const entries = answer.if_array();
+    if (entries == nullptr) refuse_answer();
+    std::vector<stored_lock> found;
+    for (const auto& each : *entries) {
+        const auto* const entry = each.if_object();
+        const auto* const document = entry == nullptr ? nullptr : entry->if_contains("document");
+        if (document == nullptr) continue;
+        if (!document->is_object()) refuse_answer();
+        found.push_back(read_lock(document->get_object()));
+    }
+    return found;
+}
+
+version decode_commit(std::string_view body) {
+    const json::value answer = parse(body);
+    try {
+        const auto& results = answer.as_object().at("writeResults").as_array();
+        // A removal leaves none behind.
+        const auto* const written = results.at(0).as_object().if_contains("updateTime");
+        return written == nullptr ? version() : string_of(*written);
+    } catch (const std::exception&) {
+        refuse_answer();
+    }
+}
+
+std::string decode_error_status(std::string_view body) {
+    json::error_code problem;
+    const auto parsed = json::parse(json::string_view(body.data(), body.size()), problem);
+    if (problem) return {};
+    // Answers that are lists wrap their error into one, too.
+    const json::value* answer = &parsed;
+    if (const auto* list = answer->if_array(); list != nullptr && !list->empty()) {
+        answer = &list->front();
+    }
+    const auto* const object = answer->if_object();
+    const auto* const error = object == nullptr ? nullptr : object->if_contains("error");
+    const auto* const details = error == nullptr ? nullptr : error->if_object();
+    const auto* const status = details == nullptr ? nullptr : details->if_contains("status");
+    return status == nullptr || !status->is_string() ? std::string() : string_of(*status);
+}
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,67 @@
+/// Requests to Firestore and its answers, as JSON. Pure: nothing in here sends anything.
+#pragma once
+
+#include "document_names.hpp"
+
+#include <syncguard/engine.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace syncguard::firestore {
+
+/// When a document was last changed, as the service writes it: a precondition of later changes.
+using version = std::string;
+
+struct stored_lock {
+    std::string name;
+    lock_record record;
+    firestore::version version;
+};
+
+struct stored_counter {
+    std::uint64_t value = 0;
+    firestore::version version;
+};
+
+/// What is stored under a key.
+struct stored_pair {
+    std::optional<stored_lock> lock;
+    std::optional<stored_counter> counter;
+};
+
+// Bodies of requests.
+
+/// Of `batchGet`, for the lock alone or with its counter.
+[[nodiscard]] std::string encode_read(const document_names::pair& names, bool with_counter);
+
+/// Of `runQuery`, for the locks with this id.
+[[nodiscard]] std::string encode_search(std::string_view collection, const lock_id& id);
+
+/// Of `commit`: writes lock and counter if both are still as they were read.
+[[nodiscard]] std::string encode_grant(const document_names::pair& names, const stored_pair& read,
+                                       const lock_record& granted);
+
+/// Of `commit`: changes the expiry of a lock that is still as it was read.
+[[nodiscard]] std::string encode_extension(std::string_view name, std::string_view as_read,
+                                           unix_time expires_at);
+
+/// Of `commit`: removes a lock that is still as it was read.
+[[nodiscard]] std::string encode_removal(std::string_view name, std::string_view as_read);
+
+// Answers. These throw `lock_error`: invalid_argument if a document is not what SyncGuard writes,
+// internal if it is not an answer to the request.
+
+[[nodiscard]] stored_pair decode_read(std::string_view body, const document_names::pair& names);
+[[nodiscard]] std::vector<stored_lock> decode_search(std::string_view body);
+
+/// The version that the first of the written documents has now.
+[[nodiscard]] version decode_commit(std::string_view body);
+
+/// The service's word for a failure, such as "ABORTED"; empty if the body names none.
+[[nodiscard]] std::string decode_error_status(std::string_view body);
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,96 @@
+#include "lock_operation.hpp"
+
+#include "background.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace syncguard::firestore {
+
+namespace {
+
+/// Nothing is remembered for longer on behalf of a server that does not come back.
+constexpr milliseconds longest_memory = std::chrono::hours(1);
+
+}  // namespace
+
+lock_operation::lock_operation(const request& what, const call_limits& limits,
+                               const std::shared_ptr<client>& by, completion done)
+    : operation(limits.deadline), what_(what), client_(by), done_(std::move(done)) {}
+
+void lock_operation::watch_for_stop(const std::stop_token& stop) {
+    if (!stop.stop_possible()) return;
+    on_stop_.emplace(stop, [by = client_, weak = weak_from_this()] {
+        const auto alive = by.lock();
+        if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
+    });
+}
+
+outcome lock_operation::result() {
+    on_stop_.reset();
+    if (failure_) std::rethrow_exception(failure_);
+    return std::move(outcome_);
+}
+
+boost::asio::awaitable<void> lock_operation::run(lock_store& store, service& /*server*/,
+                                                 net::interruption& limits) {
+    limits.check();
+    if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
+        outcome_ = co_await store.acquire(*acquisition, limits, in_doubt_);
+    } else if (const auto* const release = std::get_if<release_request>(&what_)) {
+        outcome_ = co_await store.release(*release, limits);
+    } else if (const auto* const extension = std::get_if<extend_request>(&what_)) {
+        outcome_ = co_await store.extend(*extension, limits);
+    } else if (const auto* const question = std::get_if<is_locked_request>(&what_)) {
+        outcome_ = co_await store.is_locked(*question, limits, remains_);
+    } else if (const auto* const by_key = std::get_if<key_lookup_request>(&what_)) {
+        outcome_ = co_await store.lookup(*by_key, limits);
+    } else if (const auto* const by_id = std::get_if<id_lookup_request>(&what_)) {
+        outcome_ = co_await store.lookup(*by_id, limits);
+    }
+}
+
+void lock_operation::fail(std::exception_ptr why) noexcept {
+    failure_ = std::move(why);
+    if (in_doubt_) undo();
+}
+
+void lock_operation::abandon() noexcept {
+    if (announced_or_abandoned_.exchange(true) && outcome_.ok) undo();
+}
+
+void lock_operation::announce() noexcept {
+    clean_up();
+    if (!done_) {
+        abandon();
+        return;
+    }
+    on_stop_.reset();
+    // The completion may own what keeps the engine alive: let it go when it has been told.
+    const completion done = std::exchange(done_, nullptr);
+    done(failure_, std::move(outcome_));
+}
+
+void lock_operation::undo() noexcept {
+    const auto* const acquisition = std::get_if<acquire_request>(&what_);
+    const auto by = client_.lock();
+    if (acquisition == nullptr || !by) return;
+    try {
+        const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
+        by->start(
+            std::make_shared<background_release>(acquisition->id, std::string(acquisition->key),
+                                                 std::chrono::steady_clock::now() + lifetime, by));
+    } catch (const std::exception&) {  // the lock ends with its TTL
+    }
+}
+
+void lock_operation::clean_up() noexcept {
+    const auto by = client_.lock();
+    if (!remains_ || !by) return;
+    try {
+        by->start(std::make_shared<background_cleanup>(*std::exchange(remains_, std::nullopt)));
+    } catch (const std::exception&) {  // somebody else will
+    }
+}
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,53 @@
+/// A request on its way through the client, and what has to follow an acquisition whose fate is
+/// unknown.
+#pragma once
+
+#include "client.hpp"
+
+#include <syncguard/engine.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+
+namespace syncguard::firestore {
+
+class lock_operation : public operation {
+  public:
+    /// `done` is empty for a caller who waits and then calls `result`.
+    lock_operation(const request& what, const call_limits& limits,
+                   const std::shared_ptr<client>& by, completion done);
+
+    /// Lets a stop request cancel it, until it has ended.
+    void watch_for_stop(const std::stop_token& stop);
+
+    /// The outcome; throws the `lock_error` that ended it.
+    [[nodiscard]] outcome result();
+
+    /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
+    void abandon() noexcept;
+
+  private:
+    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store, service& server,
+                                                   net::interruption& limits) override;
+    void fail(std::exception_ptr why) noexcept override;
+    void announce() noexcept override;
+
+    void undo() noexcept;
+    void clean_up() noexcept;
+
+    const request what_;
+    const std::weak_ptr<client> client_;
+    completion done_;
+    outcome outcome_;
+    std::exception_ptr failure_;
+    bool in_doubt_ = false;
+    std::optional<stored_lock> remains_;
+    /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
+    std::atomic<bool> announced_or_abandoned_{false};
+    std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+};
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,311 @@
+#include "lock_store.hpp"
+
+#include "../core/warning.hpp"
+#include "server_error.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/key.hpp>
+
+#include <utility>
+
+namespace syncguard::firestore {
+
+namespace {
+
+/// What a commit of an acquisition depends on, to see whether it has changed.
+std::string versions_of(const stored_pair& read) {
+    return (read.lock ? read.lock->version : "none") + " " +
+           (read.counter ? read.counter->version : "none");
+}
+
+setback meaning_of(unsigned http_status, std::string_view status) {
+    if (leaves_doubt(http_status)) return setback::failed;
+    return status == "ABORTED" || status.empty() ? setback::contention : setback::conflict;
+}
+
+/// The end of a lock by its owner.
+struct removal {
+    lock_id id;
+
+    [[nodiscard]] std::string body(const version_memory::entry& of, unix_time /*now*/) {
+        ends_at = of.expires_at;
+        return encode_removal(of.name, of.version);
+    }
+    [[nodiscard]] static bool is_done_to(const lock_record& /*lock*/) { return false; }
+    /// Nobody else may have removed it while it was live.
+    [[nodiscard]] bool is_done_if_gone(unix_time now) const { return is_live(ends_at, now); }
+    [[nodiscard]] static outcome success() { return outcome::done(); }
+    [[nodiscard]] static std::optional<unix_time> lives_on_until() { return std::nullopt; }
+
+    unix_time ends_at{};
+};
+
+/// A longer life.
+struct extension {
+    lock_id id;
+    milliseconds ttl;
+
+    [[nodiscard]] std::string body(const version_memory::entry& of, unix_time now) {
+        ends_at = now + ttl;
+        return encode_extension(of.name, of.version, ends_at);
+    }
+    [[nodiscard]] bool is_done_to(const lock_record& lock) const {
+        return lock.expires_at == ends_at;
+    }
+    [[nodiscard]] static bool is_done_if_gone(unix_time /*now*/) { return false; }
+    [[nodiscard]] outcome success() const { return outcome::extended(ends_at); }
+    [[nodiscard]] std::optional<unix_time> lives_on_until() const { return ends_at; }
+
+    unix_time ends_at{};
+};
+
+}  // namespace
+
+lock_store::lock_store(service& server, const options& store, const warning_handler& on_warning)
+    : server_(server),
+      clock_(store.clock),
+      names_(store),
+      cleanup_(store.cleanup_in_is_locked),
+      on_clock_skew_(store.on_clock_skew),
+      on_warning_(on_warning),
+      random_(std::random_device{}()) {}
+
+lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
+                                                   net::interruption& limits, bool& in_doubt) {
+    const auto names = names_.of(what.key);
+    attempts so_far;
+    while (true) {
+        const unix_time now = clock_();
+        const auto found = co_await read(names, true, limits);
+        if (found.lock && found.lock->record.id == what.id) {
+            // An earlier commit got through, though its answer did not.
+            in_doubt = false;
+            const auto& record = found.lock->record;
+            version_memory::entry known{names.lock, found.lock->version, record.expires_at};
+            versions_.remember(what.id, std::move(known));
+            co_return outcome::granted(record.expires_at, record.fence);
+        }
+        const auto granted = grant_on(found, what, now);
+        if (!granted) {
+            // Whoever has it has raised the counter, too: no earlier commit can come through.
+            in_doubt = false;
+            co_return outcome::locked(time_until_free(found.lock->record, now));
+        }
+        std::string versions = versions_of(found);
+        so_far.judge(versions);
+        refuse_with_wrong_clock();
+        std::string body = encode_grant(names, found, *granted);
+        const bool was_in_doubt = std::exchange(in_doubt, true);
+        const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
+        if (written) {
+            in_doubt = false;
+            version_memory::entry known{names.lock, *written, granted->expires_at};
+            versions_.remember(what.id, std::move(known));
+            co_return outcome::granted(granted->expires_at, granted->fence);
+        }
+        in_doubt = was_in_doubt || so_far.doubt().has_value();
+        co_await limits.pause(so_far.pause(random()));
+    }
+}
+
+lock_store::awaitable<outcome> lock_store::release(const release_request& what,
+                                                   net::interruption& limits) {
+    return change_owned(removal{what.id}, what.key, limits);
+}
+
+lock_store::awaitable<outcome> lock_store::extend(const extend_request& what,
+                                                  net::interruption& limits) {
+    return change_owned(extension{what.id, what.ttl}, what.key, limits);
+}
+
+/// Finds the lock with an id, verifies that it is live, and changes exactly what was found.
+template <class Change>
+lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::string_view key,
+                                                        net::interruption& limits) {
+    attempts so_far;
+    while (true) {
+        const unix_time now = clock_();
+        auto known = so_far.is_first() ? versions_.find(change.id) : std::nullopt;
+        if (!known || !is_live(known->expires_at, now)) {
+            const auto found = co_await find(change.id, key, limits);
+            const auto chosen = choose_owned(found, change.id, now);
+            if (chosen.is_ambiguous) {
+                throw lock_error(error_code::internal,
+                                 "several live locks have this id; none was touched");
+            }
+            if (chosen.lock == nullptr) {
+                versions_.forget(change.id);
+                if (!so_far.doubt()) co_return outcome::failed(chosen.reason);
+                if (change.is_done_if_gone(now)) co_return change.success();
+                throw lock_error(*so_far.doubt());
+            }
+            known = {chosen.lock->name, chosen.lock->version, chosen.lock->record.expires_at};
+            if (so_far.doubt() && change.is_done_to(chosen.lock->record)) {
+                versions_.remember(change.id, *known);
+                co_return change.success();
+            }
+            so_far.judge(known->version);
+        }
+        if (change.lives_on_until()) refuse_with_wrong_clock();
+        std::string body = change.body(*known, now);
+        std::string versions = known->version;
+        const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
+        if (written) {
+            if (const auto until = change.lives_on_until()) {
+                version_memory::entry changed{known->name, *written, *until};
+                versions_.remember(change.id, std::move(changed));
+            } else {
+                versions_.forget(change.id);
+            }
+            co_return change.success();
+        }
+        versions_.forget(change.id);
+        co_await limits.pause(so_far.pause(random()));
+    }
+}
+
+lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& what,
+                                                     net::interruption& limits,
+                                                     std::optional<stored_lock>& remains) {
+    const auto names = names_.of(what.key);
+    const unix_time now = clock_();
+    auto found = co_await read(names, false, limits);
+    const bool locked = found.lock && is_live(found.lock->record.expires_at, now);
+    if (cleanup_ && found.lock && may_be_cleaned_up(found.lock->record, now)) {
+        remains = std::move(found.lock);
+    }
+    co_return outcome::yes_or_no(locked);
+}
+
+lock_store::awaitable<outcome> lock_store::lookup(const key_lookup_request& what,
+                                                  net::interruption& limits) {
+    const auto names = names_.of(what.key);
+    const unix_time now = clock_();
+    auto found = co_await read(names, false, limits);
+    if (!found.lock || !is_live(found.lock->record.expires_at, now)) {
+        co_return outcome::nothing_found();
+    }
+    co_return outcome::found(std::move(found.lock->record));
+}
+
+lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& what,
+                                                  net::interruption& limits) {
+    const unix_time now = clock_();
+    const auto found = co_await search(what.id, limits);
+    const auto chosen = choose_owned(found, what.id, now);
+    co_return chosen.lock == nullptr ? outcome::nothing_found()
+                                     : outcome::found(chosen.lock->record);
+}
+
+lock_store::awaitable<void> lock_store::clean_up(const stored_lock& remains,
+                                                 net::interruption& limits) {
+    attempts only_one;
+    std::string body = encode_removal(remains.name, remains.version);
+    std::string versions = remains.version;
+    (void)co_await commit(std::move(body), std::move(versions), only_one, limits);
+}
+
+// Requests.
+
+lock_store::awaitable<std::string> lock_store::answer_to(std::string_view method, std::string body,
+                                                         net::interruption& limits) {
+    auto answer = co_await server_.call(method, std::move(body), true, limits);
+    mind_the_clock();
+    constexpr unsigned ok = 200;
+    if (answer.status != ok) {
+        throw to_lock_error(answer.status, decode_error_status(answer.body), server_.where());
+    }
+    co_return std::move(answer.body);
+}
+
+lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& names,
+                                                    bool with_counter, net::interruption& limits) {
+    std::string body = encode_read(names, with_counter);
+    const auto answer = co_await answer_to("batchGet", std::move(body), limits);
+    co_return decode_read(answer, names);
+}
+
+/// The locks with this id: the one of the key, where that is known, or those that a query finds.
+lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& id,
+                                                                 std::string_view key,
+                                                                 net::interruption& limits) {
+    if (key.empty()) co_return co_await search(id, limits);
+    const auto names = names_.of(key);
+    auto read_now = co_await read(names, false, limits);
+    std::vector<stored_lock> found;
+    if (read_now.lock) found.push_back(*std::move(read_now.lock));
+    co_return found;
+}
+
+lock_store::awaitable<std::vector<stored_lock>> lock_store::search(const lock_id& id,
+                                                                   net::interruption& limits) {
+    std::string body = encode_search(names_.locks_collection(), id);
+    const auto answer = co_await answer_to("runQuery", std::move(body), limits);
+    auto found = decode_search(answer);
+    if (found.size() > 1) warn_of_duplicates(found, id);
+    co_return found;
+}
+
+lock_store::awaitable<std::optional<version>> lock_store::commit(std::string body,
+                                                                 std::string versions,
+                                                                 attempts& so_far,
+                                                                 net::interruption& limits) {
+    net::http_response answer;
+    std::optional<lock_error> lost;
+    try {
+        answer = co_await server_.call("commit", std::move(body), false, limits);
+    } catch (const net::exchange_broken& why) {
+        lost = why;
+    }
+    if (lost) {
+        so_far.failed(setback::lost, *std::move(lost), std::move(versions));
+        co_return std::nullopt;
+    }
+    mind_the_clock();
+    constexpr unsigned ok = 200;
+    if (answer.status == ok) co_return decode_commit(answer.body);
+    const auto status = decode_error_status(answer.body);
+    auto why = to_lock_error(answer.status, status, server_.where());
+    if (!leaves_doubt(answer.status) && !is_conflict(answer.status, status)) throw why;
+    so_far.failed(meaning_of(answer.status, status), std::move(why), std::move(versions));
+    co_return std::nullopt;
+}
+
+// Warnings.
+
+void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found,
+                                    const lock_id& id) const {
+    std::string keys;
+    for (const auto& each : found)
+        keys += (keys.empty() ? "" : ", ") + hash_key(each.record.key);
+    warn(on_warning_, "several locks in " + server_.where() + " have the id with hash " +
+                          hash_key(id.str()) + ": those of the keys with hashes " + keys +
+                          ". Something else than SyncGuard writes to the collection");
+}
+
+void lock_store::mind_the_clock() {
+    const auto& skew = server_.clocks().value();
+    const bool is_wrong = skew && skew->proven() >= skew_to_warn_of;
+    if (is_wrong && !has_warned_of_clock_) {
+        warn(on_warning_, "this host's clock differs from that of " + server_.where() +
+                              " by at least " + std::to_string(skew->proven().count()) +
+                              " ms; locks need synchronised clocks: check NTP");
+    }
+    has_warned_of_clock_ = is_wrong;
+}
+
+void lock_store::refuse_with_wrong_clock() const {
+    if (on_clock_skew_ != firestore::on_clock_skew::refuse) return;
+    const auto& skew = server_.clocks().value();
+    if (!skew || skew->proven() < skew_to_refuse) return;
+    throw lock_error(error_code::service_unavailable,
+                     "this host's clock differs from that of " + server_.where() + " by at least " +
+                         std::to_string(skew->proven().count()) +
+                         " ms: locks are refused until it is set; check NTP");
+}
+
+double lock_store::random() {
+    return std::uniform_real_distribution<double>(0, 1)(random_);
+}
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,87 @@
+/// The operations on locks, each a sequence of requests that is repeated from its beginning where
+/// somebody else was faster.
+#pragma once
+
+#include "attempts.hpp"
+#include "decisions.hpp"
+#include "document_names.hpp"
+#include "documents.hpp"
+#include "service.hpp"
+#include "version_memory.hpp"
+
+#include <syncguard/engine.hpp>
+#include <syncguard/firestore.hpp>
+
+#include <boost/asio/awaitable.hpp>
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace syncguard::firestore {
+
+/// Thread safety: none; used by the thread that runs the context. Everything throws `lock_error`.
+class lock_store {
+  public:
+    template <class Result>
+    using awaitable = boost::asio::awaitable<Result>;
+
+    /// All references outlive it.
+    lock_store(service& server, const options& store, const warning_handler& on_warning);
+
+    /// `in_doubt` tells after a failure whether the lock may have been granted, or may yet be.
+    [[nodiscard]] awaitable<outcome> acquire(const acquire_request& what, net::interruption& limits,
+                                             bool& in_doubt);
+    [[nodiscard]] awaitable<outcome> release(const release_request& what,
+                                             net::interruption& limits);
+    [[nodiscard]] awaitable<outcome> extend(const extend_request& what, net::interruption& limits);
+    /// `remains` receives the lock that may be cleaned up, if there is one.
+    [[nodiscard]] awaitable<outcome> is_locked(const is_locked_request& what,
+                                               net::interruption& limits,
+                                               std::optional<stored_lock>& remains);
+    [[nodiscard]] awaitable<outcome> lookup(const key_lookup_request& what,
+                                            net::interruption& limits);
+    [[nodiscard]] awaitable<outcome> lookup(const id_lookup_request& what,
+                                            net::interruption& limits);
+
+    /// Removes a lock that is still as it was read.
+    [[nodiscard]] awaitable<void> clean_up(const stored_lock& remains, net::interruption& limits);
+
+  private:
+    [[nodiscard]] awaitable<std::string> answer_to(std::string_view method, std::string body,
+                                                   net::interruption& limits);
+    [[nodiscard]] awaitable<stored_pair> read(const document_names::pair& names, bool with_counter,
+                                              net::interruption& limits);
+    [[nodiscard]] awaitable<std::vector<stored_lock>> find(const lock_id& id, std::string_view key,
+                                                           net::interruption& limits);
+    [[nodiscard]] awaitable<std::vector<stored_lock>> search(const lock_id& id,
+                                                             net::interruption& limits);
+
+    /// The version that was written; nothing after a setback, which `so_far` has been told of.
+    [[nodiscard]] awaitable<std::optional<version>> commit(std::string body, std::string versions,
+                                                           attempts& so_far,
+                                                           net::interruption& limits);
+    template <class Change>
+    [[nodiscard]] awaitable<outcome> change_owned(Change change, std::string_view key,
+                                                  net::interruption& limits);
+
+    void warn_of_duplicates(const std::vector<stored_lock>& found, const lock_id& id) const;
+    void mind_the_clock();
+    void refuse_with_wrong_clock() const;
+    [[nodiscard]] double random();
+
+    service& server_;
+    const wall_clock clock_;
+    const document_names names_;
+    const bool cleanup_;
+    const firestore::on_clock_skew on_clock_skew_;
+    const warning_handler& on_warning_;
+    version_memory versions_;
+    std::minstd_rand random_;
+    bool has_warned_of_clock_ = false;
+};
+
+}  // namespace syncguard::firestore

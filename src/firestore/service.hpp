@@ -1,0 +1,71 @@
+/// Firestore's REST interface: requests with the right token, to the right place. It knows nothing
+/// about locks.
+#pragma once
+
+#include "../net/http_pool.hpp"
+#include "clock_estimate.hpp"
+#include "token_source.hpp"
+
+#include <syncguard/firestore.hpp>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl/context.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace syncguard::firestore {
+
+/// Where the service is and who we are to it: decided once, at the construction of a store.
+struct access {
+    net::http_origin origin;
+    credentials whose;
+    std::string where;  ///< What messages call the server.
+};
+
+/// Looks into the options, the environment and the credentials file. Throws `lock_error`
+/// (invalid_argument).
+[[nodiscard]] access find_access(const options& store);
+
+/// Where the service is, by the options and the environment. Throws `lock_error`
+/// (invalid_argument).
+[[nodiscard]] net::http_origin find_origin(const options& store);
+
+/// Thread safety: none; used by the thread that runs the context.
+class service {
+  public:
+    /// All references outlive the service; `tls` is null where nothing needs it.
+    service(boost::asio::io_context& context, const access& how, const options& store,
+            boost::asio::ssl::context* tls, net::shown_sockets& shown);
+
+    [[nodiscard]] const std::string& where() const noexcept { return server_.where(); }
+
+    /// Calls a method of the documents' root, such as "batchGet". Throws as `http_pool::call` does,
+    /// and what keeps it from having a token.
+    [[nodiscard]] boost::asio::awaitable<net::http_response> call(std::string_view method,
+                                                                  std::string body, bool repeatable,
+                                                                  net::interruption& limits);
+
+    /// Asks for nothing but the time. False if the server does not tell.
+    [[nodiscard]] boost::asio::awaitable<bool> ask_for_time(net::interruption& limits);
+
+    /// What the server's answers told of its clock so far.
+    [[nodiscard]] const clock_estimate& clocks() const noexcept { return clocks_; }
+
+    [[nodiscard]] token_source& tokens() noexcept { return tokens_; }
+    [[nodiscard]] const token_source& tokens() const noexcept { return tokens_; }
+
+  private:
+    [[nodiscard]] boost::asio::awaitable<net::http_response> send(const net::http_request& request,
+                                                                  net::interruption& limits);
+
+    const wall_clock clock_;
+    const std::string root_;
+    net::http_pool server_;
+    token_source tokens_;
+    clock_estimate clocks_;
+};
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,19 @@
+/// The signature of a service account: RS256, by OpenSSL.
+#pragma once
+
+#include "credentials.hpp"
+
+#include <chrono>
+#include <string>
+
+namespace syncguard::firestore {
+
+/// A JSON Web Token that asks for an access token to Firestore, valid for an hour from `now`.
+/// Throws `lock_error` (internal) if OpenSSL fails.
+[[nodiscard]] std::string signed_assertion(const service_account& who,
+                                           std::chrono::sys_seconds now);
+
+/// Throws `lock_error` (invalid_argument) that names the file if the private key is not an RSA key.
+void check_private_key(const service_account& who, const std::string& file);
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,123 @@
+#include "token_source.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace syncguard::firestore {
+
+namespace asio = boost::asio;
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// How long before its end a token is renewed, and how long before it is no longer sent; less where
+/// it does not live that long.
+constexpr std::chrono::seconds renewal_ahead{240};
+constexpr std::chrono::seconds margin_at_the_end{10};
+
+constexpr std::chrono::seconds longest_fetch{10};
+/// After a renewal that failed, with a token that can still be used.
+constexpr std::chrono::seconds pause_after_failure{5};
+
+constexpr std::chrono::milliseconds connect_timeout{3'000};
+
+net::http_pool::settings server_of(const credentials& whose) {
+    const auto origin = token_location(whose).origin;
+    const bool is_metadata = std::holds_alternative<metadata_server>(whose);
+    return {.origin = origin,
+            .where = (is_metadata ? "the metadata server at " : "the token server at ") +
+                     origin.authority(),
+            .most_connections = 1,
+            .connect_timeout = connect_timeout};
+}
+
+}  // namespace
+
+token_source::token_source(asio::io_context& context, credentials whose, asio::ssl::context* tls,
+                           net::shown_sockets& shown)
+    : context_(context),
+      whose_(std::move(whose)),
+      server_(context, server_of(whose_), token_location(whose_).origin.tls ? tls : nullptr, shown),
+      changed_(context, asio::steady_timer::time_point::max()) {}
+
+asio::awaitable<std::string> token_source::get(net::interruption& limits) {
+    if (std::holds_alternative<emulator_owner>(whose_)) co_return "owner";
+    const auto now = steady_clock::now();
+    if (now >= renew_at_ && !is_fetching()) begin_fetching();
+    if (now < usable_until_) co_return token_;
+
+    std::function<void()> stop = [this] { changed_.cancel(); };
+    const net::interruption::scope waiting(limits, std::move(stop));
+    while (is_fetching()) {
+        limits.check();
+        boost::system::error_code woken;
+        auto token = asio::redirect_error(asio::use_awaitable, woken);
+        co_await changed_.async_wait(token);
+    }
+    limits.check();
+    if (failure_) throw lock_error(*failure_);
+    co_return token_;
+}
+
+void token_source::reject(std::string_view token) {
+    if (token != token_) return;
+    usable_until_ = {};
+    renew_at_ = {};
+}
+
+void token_source::stop() {
+    if (!fetching_) return;
+    const lock_error why(error_code::aborted, "the store was closed");
+    fetching_->happen(why);
+}
+
+void token_source::begin_fetching() {
+    fetching_ = std::make_shared<net::interruption>(context_);
+    fetching_->happen_at(
+        steady_clock::now() + longest_fetch,
+        {error_code::network_timeout, server_.where() + " gave no access token in time"});
+    asio::co_spawn(context_, fetch(), [this](const std::exception_ptr& /*none*/) {
+        fetching_.reset();
+        changed_.cancel();
+    });
+}
+
+asio::awaitable<void> token_source::fetch() {
+    const auto limits = fetching_;
+    try {
+        const auto begun = steady_clock::now();
+        const auto request = token_request(
+            whose_, std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
+        const auto answer = co_await server_.call(request, *limits);
+        auto fresh = decode_token(answer, server_.where());
+        token_ = std::move(fresh.text);
+        renew_at_ = begun + fresh.lifetime - std::min(renewal_ahead, fresh.lifetime / 2);
+        usable_until_ = begun + fresh.lifetime - std::min(margin_at_the_end, fresh.lifetime / 4);
+        failure_.reset();
+    } catch (const lock_error& why) {
+        failure_ = explained(why);
+    } catch (const std::exception& why) {
+        failure_.emplace(error_code::internal, why.what());
+    }
+    if (failure_) {
+        // Without a token that still serves, whoever needs one tries again at once.
+        const auto now = steady_clock::now();
+        renew_at_ = now < usable_until_ ? now + pause_after_failure : time_point{};
+    }
+}
+
+lock_error token_source::explained(const lock_error& why) const {
+    if (!std::holds_alternative<metadata_server>(whose_)) return why;
+    return {why.code() == error_code::rate_limited ? why.code() : error_code::auth_failed,
+            std::string("no Google credentials were found: set GOOGLE_APPLICATION_CREDENTIALS to "
+                        "the file of a service account; outside of Google's machines nothing else "
+                        "helps (") +
+                why.what() + ")"};
+}
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,57 @@
+/// Access tokens: fetched when needed, kept, and renewed before they end.
+#pragma once
+
+#include "../net/http_pool.hpp"
+#include "credentials.hpp"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace syncguard::firestore {
+
+/// One request for a token is under way at a time, however many wait for it.
+///
+/// Thread safety: none; used by the thread that runs the context.
+class token_source {
+  public:
+    token_source(boost::asio::io_context& context, credentials whose,
+                 boost::asio::ssl::context* tls, net::shown_sockets& shown);
+    token_source(const token_source&) = delete;
+    token_source& operator=(const token_source&) = delete;
+    ~token_source() = default;
+
+    /// A token that can be used now. Throws `lock_error` if there is none to be had.
+    [[nodiscard]] boost::asio::awaitable<std::string> get(net::interruption& limits);
+
+    /// The server did not accept it: the next call fetches another.
+    void reject(std::string_view token);
+
+    /// Whether a request is under way, for which somebody has to run the context.
+    [[nodiscard]] bool is_fetching() const noexcept { return fetching_ != nullptr; }
+    void stop();
+
+  private:
+    using time_point = std::chrono::steady_clock::time_point;
+
+    void begin_fetching();
+    [[nodiscard]] boost::asio::awaitable<void> fetch();
+    [[nodiscard]] lock_error explained(const lock_error& why) const;
+
+    boost::asio::io_context& context_;
+    const credentials whose_;
+    net::http_pool server_;
+    boost::asio::steady_timer changed_;
+    std::shared_ptr<net::interruption> fetching_;
+    std::string token_;
+    time_point renew_at_{};
+    time_point usable_until_{};
+    std::optional<lock_error> failure_;  ///< Of the last attempt.
+};
+
+}  // namespace syncguard::firestore

@@ -1,0 +1,270 @@
+#include "http_connection.hpp"
+
+#include "tls.hpp"
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/ssl/error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <utility>
+
+namespace syncguard::net {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::use_awaitable;
+using std::chrono::steady_clock;
+
+namespace {
+
+/// No answer that is waited for here comes near it.
+constexpr std::uint64_t largest_body = std::uint64_t{16} * 1024 * 1024;
+
+/// A name lookup cannot be stopped: whoever waits for it may leave, and it ends by itself.
+struct lookup {
+    explicit lookup(asio::io_context& context) : resolver(context), done(context) {}
+
+    asio::ip::tcp::resolver resolver;
+    asio::steady_timer done;
+    bool has_ended = false;
+    boost::system::error_code problem;
+    std::vector<asio::ip::tcp::endpoint> found;
+};
+
+http::request<http::string_body> as_message(const http_request& what, const http_origin& origin) {
+    const bool is_post = what.method == http_request::verb::post;
+    constexpr unsigned version_1_1 = 11;
+    http::request<http::string_body> message(is_post ? http::verb::post : http::verb::get,
+                                             what.target, version_1_1);
+    message.set(http::field::host, origin.authority());
+    message.set(http::field::user_agent, "syncguard-cpp");
+    for (const auto& [name, value] : what.headers)
+        message.set(name, value);
+    message.body() = what.body;
+    message.prepare_payload();
+    return message;
+}
+
+}  // namespace
+
+http_connection::http_connection(asio::io_context& context, const http_origin& origin,
+                                 const std::string& where, asio::ssl::context* tls,
+                                 shown_sockets& shown)
+    : context_(context),
+      origin_(origin),
+      where_(where),
+      tls_context_(tls),
+      shown_(shown),
+      socket_(context) {}
+
+asio::awaitable<void> http_connection::open(interruption& limits,
+                                            std::chrono::milliseconds at_most) {
+    open_until_ = steady_clock::now() + at_most;
+    auto candidates = co_await resolve(limits);
+    check_time(at_most);
+
+    limits.check();
+    std::function<void()> stop = [this] { close(); };
+    const interruption::scope connecting(limits, std::move(stop));
+    // It may have come due just before it was stopped.
+    const auto still_at_it = std::make_shared<char>();
+    asio::steady_timer limit(context_, open_until_);
+    limit.async_wait([this, weak = std::weak_ptr(still_at_it)](const auto& stopped) {
+        if (!stopped && !weak.expired()) close();
+    });
+    std::exception_ptr failure;
+    try {
+        co_await connect(std::move(candidates));
+        if (tls_context_ != nullptr) co_await secure();
+    } catch (const lock_error&) {
+        failure = std::current_exception();
+    }
+    limits.check();
+    check_time(at_most);
+    if (failure) std::rethrow_exception(failure);
+    may_stay_ = true;
+}
+
+asio::awaitable<std::vector<http_connection::tcp::endpoint>> http_connection::resolve(
+    interruption& limits) {
+    std::vector<tcp::endpoint> found;
+    boost::system::error_code not_an_address;
+    const auto address = asio::ip::make_address(origin_.host, not_an_address);
+    if (!not_an_address) {
+        found.emplace_back(address, origin_.port);
+        co_return found;
+    }
+    // Asked anew for each connection: a name may come to mean another server.
+    const auto search = std::make_shared<lookup>(context_);
+    search->resolver.async_resolve(origin_.host, std::to_string(origin_.port),
+                                   [search](const boost::system::error_code& problem,
+                                            const tcp::resolver::results_type& results) {
+                                       search->has_ended = true;
+                                       search->problem = problem;
+                                       for (const auto& each : results)
+                                           search->found.push_back(each.endpoint());
+                                       search->done.cancel();
+                                   });
+    limits.check();
+    std::function<void()> stop = [search] { search->done.cancel(); };
+    const interruption::scope waiting(limits, std::move(stop));
+    search->done.expires_at(open_until_);
+    boost::system::error_code woken;
+    auto token = asio::redirect_error(use_awaitable, woken);
+    if (!search->has_ended) co_await search->done.async_wait(token);
+    limits.check();
+    if (search->has_ended && search->problem) {
+        throw lock_error(error_code::service_unavailable,
+                         "cannot find the host of " + where_ + ": " + search->problem.message());
+    }
+    co_return std::move(search->found);
+}
+
+asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candidates) {
+    boost::system::error_code problem = asio::error::host_not_found;
+    for (std::size_t tried = 0; tried < candidates.size() && problem; ++tried) {
+        if (tried > 0) close();
+        const auto protocol = candidates[tried].protocol();
+        // A command that is run under a lock must not inherit the lock's connection.
+        const int made =
+            ::socket(protocol.family(), protocol.type() | SOCK_CLOEXEC, protocol.protocol());
+        if (made < 0) {
+            problem.assign(errno, boost::system::system_category());
+            continue;
+        }
+        shown_.show(made);
+        socket_.assign(protocol, made);
+        // Of the time that is left each gets its share, so that a dead address leaves some to the
+        // others.
+        asio::steady_timer share(context_,
+                                 time_left() / static_cast<int>(candidates.size() - tried));
+        const auto still_at_it = std::make_shared<char>();
+        share.async_wait([this, weak = std::weak_ptr(still_at_it)](const auto& stopped) {
+            boost::system::error_code ignored;
+            if (!stopped && !weak.expired()) socket_.cancel(ignored);
+        });
+        auto token = asio::redirect_error(use_awaitable, problem);
+        co_await socket_.async_connect(candidates[tried], token);
+        if (steady_clock::now() >= open_until_) co_return;
+        if (problem == asio::error::operation_aborted) problem = asio::error::timed_out;
+    }
+    if (problem) {
+        close();
+        throw lock_error(error_code::service_unavailable,
+                         "cannot connect to " + where_ + ": " + problem.message() +
+                             "; is the server running, and is the address right?");
+    }
+    socket_.non_blocking(true);
+    socket_.set_option(tcp::no_delay(true));
+    socket_.set_option(asio::socket_base::keep_alive(true));
+}
+
+asio::awaitable<void> http_connection::secure() {
+    if (!socket_.is_open()) co_return;
+    tls_.emplace(socket_, *tls_context_);
+    expect_host(tls_->native_handle(), origin_.host);
+    boost::system::error_code problem;
+    auto token = asio::redirect_error(use_awaitable, problem);
+    co_await tls_->async_handshake(asio::ssl::stream_base::client, token);
+    if (!problem) co_return;
+    const std::string refused = certificate_problem(tls_->native_handle());
+    close();
+    if (!refused.empty()) {
+        throw lock_error(error_code::auth_failed,
+                         "the certificate of " + where_ + " was refused: " + refused);
+    }
+    throw lock_error(error_code::service_unavailable,
+                     "no secure connection to " + where_ + ": " + problem.message());
+}
+
+asio::awaitable<http_response> http_connection::exchange(const http_request& what,
+                                                         interruption& limits) {
+    limits.check();
+    heard_something_ = false;
+    const bool may_have_stayed = std::exchange(may_stay_, false);
+    std::function<void()> stop = [this] { close(); };
+    const interruption::scope waiting(limits, std::move(stop));
+
+    const auto message = as_message(what, origin_);
+    http::response_parser<http::string_body> parser;
+    parser.body_limit(largest_body);
+    boost::system::error_code problem;
+    auto token = asio::redirect_error(use_awaitable, problem);
+    if (!may_have_stayed || !socket_.is_open()) {
+        problem = asio::error::not_connected;
+    } else if (tls_) {
+        co_await http::async_write(*tls_, message, token);
+        if (!problem) co_await http::async_read(*tls_, received_, parser, token);
+    } else {
+        co_await http::async_write(socket_, message, token);
+        if (!problem) co_await http::async_read(socket_, received_, parser, token);
+    }
+    heard_something_ = parser.got_some();
+    if (limits.has_happened()) {
+        close();
+        throw exchange_broken(limits.reason());
+    }
+    if (problem) {
+        close();
+        throw broken(problem);
+    }
+
+    auto received = parser.release();
+    may_stay_ = received.keep_alive() && received_.size() == 0;
+    http_response answer{.status = received.result_int(),
+                         .body = std::move(received.body()),
+                         .date = parse_http_date(received[http::field::date])};
+    co_return answer;
+}
+
+bool http_connection::is_usable() {
+    if (!may_stay_ || !socket_.is_open()) return false;
+    // Nothing was asked: whatever there is to read, the end included, spells the end.
+    char byte = 0;
+    const auto count = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+void http_connection::close() noexcept {
+    if (!socket_.is_open()) return;
+    shown_.hide(socket_.native_handle());
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+}
+
+steady_clock::duration http_connection::time_left() const {
+    return std::max(open_until_ - steady_clock::now(), steady_clock::duration(0));
+}
+
+void http_connection::check_time(std::chrono::milliseconds at_most) const {
+    if (steady_clock::now() < open_until_) return;
+    throw lock_error(error_code::network_timeout, where_ +
+                                                      " did not complete the connection within " +
+                                                      std::to_string(at_most.count()) + " ms");
+}
+
+exchange_broken http_connection::broken(const boost::system::error_code& problem) const {
+    if (problem == http::error::end_of_stream || problem == http::error::partial_message ||
+        problem == asio::error::eof || problem == asio::ssl::error::stream_truncated) {
+        return {error_code::service_unavailable, where_ + " closed the connection"};
+    }
+    if (problem.category() == http::make_error_code(http::error::bad_value).category()) {
+        return {error_code::internal, where_ +
+                                          " sent something that is not HTTP as it is known "
+                                          "here (" +
+                                          problem.message() + "); the connection was closed"};
+    }
+    return {error_code::service_unavailable,
+            "the connection to " + where_ + " broke: " + problem.message()};
+}
+
+}  // namespace syncguard::net

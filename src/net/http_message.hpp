@@ -1,0 +1,71 @@
+/// Requests and answers of HTTP, as far as the engines need them.
+#pragma once
+
+#include <syncguard/error.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace syncguard::net {
+
+/// Where requests go.
+struct http_origin {
+    std::string host;
+    std::uint16_t port = 443;
+    bool tls = true;
+
+    /// `host:port`, as it is shown and as it is sent.
+    [[nodiscard]] std::string authority() const;
+    /// Whether it is this very host, by its name or address.
+    [[nodiscard]] bool is_loopback() const;
+};
+
+/// A URL's origin and the rest, which begins with '/'.
+struct http_location {
+    http_origin origin;
+    std::string target;
+};
+
+/// Reads `http[s]://host[:port][/...]`; nothing if it is something else.
+[[nodiscard]] std::optional<http_location> parse_http_url(std::string_view url);
+
+/// Reads `host:port` or `[address]:port`; nothing if it is something else.
+[[nodiscard]] std::optional<http_origin> parse_host_and_port(std::string_view text);
+
+struct http_request {
+    enum class verb { get, post };
+
+    verb method = verb::post;
+    std::string target;
+    std::vector<std::pair<std::string, std::string>> headers;
+    std::string body;
+    /// Whether doing it twice is no different from doing it once. If so, it is sent again where a
+    /// connection that was kept turns out to be closed.
+    bool repeatable = false;
+};
+
+struct http_response {
+    unsigned status = 0;
+    std::string body;
+    /// The server's clock, in whole seconds, cut off.
+    std::optional<std::chrono::sys_seconds> date;
+};
+
+/// Reads the usual form of a date in HTTP, such as "Sun, 06 Nov 1994 08:49:37 GMT"; nothing if it
+/// is something else.
+[[nodiscard]] std::optional<std::chrono::sys_seconds> parse_http_date(std::string_view text);
+
+/// A request went out, or may have, and no whole answer came back, be it that nobody waited for it:
+/// the server may have acted on it.
+class exchange_broken : public lock_error {
+  public:
+    using lock_error::lock_error;
+    explicit exchange_broken(const lock_error& why) : lock_error(why) {}
+};
+
+}  // namespace syncguard::net

@@ -1,0 +1,114 @@
+#include "http_pool.hpp"
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <utility>
+
+namespace syncguard::net {
+
+namespace asio = boost::asio;
+using std::chrono::steady_clock;
+
+namespace {
+
+/// Servers, and the routers before them, forget connections that are silent for minutes.
+constexpr std::chrono::seconds longest_silence{50};
+
+}  // namespace
+
+/// One of the connections that there may be, for the time of a call.
+class http_pool::place {
+  public:
+    place(http_pool& pool, std::unique_ptr<http_connection> kept)
+        : connection(std::move(kept)), pool_(pool) {}
+    place(const place&) = delete;
+    place& operator=(const place&) = delete;
+    ~place() { pool_.give_back(std::move(connection)); }
+
+    std::unique_ptr<http_connection> connection;
+
+  private:
+    http_pool& pool_;
+};
+
+http_pool::http_pool(asio::io_context& context, settings how, asio::ssl::context* tls,
+                     shown_sockets& shown)
+    : context_(context), how_(std::move(how)), tls_(tls), shown_(shown) {
+    // Giving one back must not fail.
+    idle_.reserve(how_.most_connections);
+}
+
+asio::awaitable<http_response> http_pool::call(const http_request& what, interruption& limits) {
+    auto kept = co_await take(limits);
+    place mine(*this, std::move(kept));
+    while (true) {
+        const bool is_fresh = mine.connection == nullptr;
+        if (is_fresh) {
+            mine.connection =
+                std::make_unique<http_connection>(context_, how_.origin, how_.where, tls_, shown_);
+            co_await mine.connection->open(limits, how_.connect_timeout);
+        }
+        try {
+            co_return co_await mine.connection->exchange(what, limits);
+        } catch (const exchange_broken&) {
+            const bool was_closed_unseen = !is_fresh && !mine.connection->heard_something();
+            if (!was_closed_unseen || !what.repeatable || limits.has_happened()) throw;
+        }
+        mine.connection.reset();
+    }
+}
+
+/// Null means that the caller may make a connection.
+asio::awaitable<std::unique_ptr<http_connection>> http_pool::take(interruption& limits) {
+    limits.check();
+    if (waiting_.empty()) {
+        if (auto kept = take_idle()) co_return kept;
+        if (places_taken_ < how_.most_connections) {
+            ++places_taken_;
+            co_return nullptr;
+        }
+    }
+    waiter mine(context_);
+    const auto in_line = waiting_.insert(waiting_.end(), &mine);
+    std::function<void()> stop = [&mine] { mine.turn.cancel(); };
+    const interruption::scope waiting(limits, std::move(stop));
+    mine.turn.expires_at(asio::steady_timer::time_point::max());
+    boost::system::error_code woken;
+    auto token = asio::redirect_error(asio::use_awaitable, woken);
+    co_await mine.turn.async_wait(token);
+    if (!mine.has_come) waiting_.erase(in_line);
+    if (limits.has_happened() && mine.has_come) give_back(std::move(mine.connection));
+    limits.check();
+    co_return std::move(mine.connection);
+}
+
+std::unique_ptr<http_connection> http_pool::take_idle() {
+    while (!idle_.empty()) {
+        // The one that was used last is the most likely to be alive.
+        auto last = std::move(idle_.back());
+        idle_.pop_back();
+        if (steady_clock::now() - last.since < longest_silence && last.connection->is_usable()) {
+            return std::move(last.connection);
+        }
+        --places_taken_;
+    }
+    return nullptr;
+}
+
+void http_pool::give_back(std::unique_ptr<http_connection> connection) {
+    if (connection && !connection->is_usable()) connection.reset();
+    if (!waiting_.empty()) {
+        waiter& next = *waiting_.front();
+        waiting_.pop_front();
+        next.has_come = true;
+        next.connection = std::move(connection);
+        next.turn.cancel();
+    } else if (connection) {
+        idle_.push_back({std::move(connection), steady_clock::now()});
+    } else {
+        --places_taken_;
+    }
+}
+
+}  // namespace syncguard::net

@@ -1,0 +1,70 @@
+/// The connections to one HTTP server, kept and shared.
+#pragma once
+
+#include "http_connection.hpp"
+
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace syncguard::net {
+
+/// Sends each request on a connection of its own, one that was kept where there is one.
+///
+/// Thread safety: none; used by the thread that runs the context. Calls end before the pool does.
+class http_pool {
+  public:
+    struct settings {
+        http_origin origin;
+        std::string where;  ///< What messages call the server.
+        std::size_t most_connections = 1;
+        std::chrono::milliseconds connect_timeout{5'000};
+    };
+
+    /// All arguments outlive the pool; `tls` is null for none.
+    http_pool(boost::asio::io_context& context, settings how, boost::asio::ssl::context* tls,
+              shown_sockets& shown);
+    http_pool(const http_pool&) = delete;
+    http_pool& operator=(const http_pool&) = delete;
+    ~http_pool() = default;
+
+    [[nodiscard]] const std::string& where() const noexcept { return how_.where; }
+
+    /// Sends a request and receives its answer. Throws `exchange_broken` if it may have been sent,
+    /// another `lock_error` if it was not.
+    [[nodiscard]] boost::asio::awaitable<http_response> call(const http_request& what,
+                                                             interruption& limits);
+
+  private:
+    class place;
+    struct waiter {
+        explicit waiter(boost::asio::io_context& context) : turn(context) {}
+        boost::asio::steady_timer turn;
+        bool has_come = false;
+        std::unique_ptr<http_connection> connection;  ///< Null: it may make one.
+    };
+    struct idle {
+        std::unique_ptr<http_connection> connection;
+        std::chrono::steady_clock::time_point since;
+    };
+
+    [[nodiscard]] boost::asio::awaitable<std::unique_ptr<http_connection>> take(
+        interruption& limits);
+    [[nodiscard]] std::unique_ptr<http_connection> take_idle();
+    void give_back(std::unique_ptr<http_connection> connection);
+
+    boost::asio::io_context& context_;
+    const settings how_;
+    boost::asio::ssl::context* tls_;
+    shown_sockets& shown_;
+    std::size_t places_taken_ = 0;
+    std::vector<idle> idle_;
+    std::list<waiter*> waiting_;
+};
+
+}  // namespace syncguard::net
