@@ -1,0 +1,223 @@
+/// Requests that fail: refused, answered with an error, lost on the way or on the way back.
+#include "firestore_fault.hpp"
+
+#include <boost/json.hpp>
+
+#include <future>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using ending = request_fault::ending;
+
+class firestore_http : public firestore_fault {};
+INSTANTIATE_TEST_SUITE_P(all, firestore_http, both_doors(), name_of_door);
+
+TEST_P(firestore_http, a_conflict_is_resolved_within_the_call) {
+    const auto locks = open();
+    const request_fault aborted{.status = 409, .word = "ABORTED"};
+    proxy_->fail_next("commit", aborted);
+    proxy_->fail_next("commit", aborted);
+    auto lease = acquire(locks, "k");
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "000000000000001");
+    proxy_->fail_next("commit", aborted);
+    EXPECT_TRUE(door_->extend(*lease, {.ttl = 90s}).ok);
+    proxy_->fail_next("commit", {.status = 409, .word = ""});
+    EXPECT_TRUE(door_->release(*lease).ok);
+    EXPECT_FALSE(is_stored("k"));
+    EXPECT_EQ(proxy_->faults_left(), 0U);
+}
+
+TEST_P(firestore_http, a_refusal_that_is_no_conflict_ends_the_call_although_it_looks_like_one) {
+    const auto locks = open();
+    for (int i = 0; i < 2; ++i)
+        proxy_->fail_next("commit", {.status = 400, .word = "FAILED_PRECONDITION"});
+    expect_error(error_code::invalid_argument, [&] { (void)acquire(locks, "k"); });
+    EXPECT_EQ(proxy_->requests("commit"), 1U);
+    EXPECT_FALSE(is_stored("k"));
+}
+
+TEST_P(firestore_http, an_error_of_the_server_is_told_by_its_kind_and_nothing_is_locked) {
+    struct expected {
+        unsigned status;
+        const char* word;
+        error_code code;
+    };
+    const auto locks = open();
+    for (const auto& each : {expected{429, "RESOURCE_EXHAUSTED", error_code::rate_limited},
+                             expected{500, "INTERNAL", error_code::service_unavailable},
+                             expected{503, "UNAVAILABLE", error_code::service_unavailable},
+                             expected{503, "", error_code::service_unavailable},
+                             expected{504, "DEADLINE_EXCEEDED", error_code::network_timeout},
+                             expected{403, "PERMISSION_DENIED", error_code::auth_failed},
+                             expected{400, "INVALID_ARGUMENT", error_code::invalid_argument}}) {
+        for (const char* const method : {"batchGet", "commit"}) {
+            proxy_->fail_next(method, {.status = each.status, .word = each.word});
+            const auto failure = expect_error(each.code, [&] { (void)acquire(locks, "k"); });
+            ASSERT_TRUE(failure);
+            const std::string said = failure->what();
+            EXPECT_NE(said.find(std::to_string(each.status)), std::string::npos) << said;
+            EXPECT_EQ(said.find("secret-name"), std::string::npos) << said;
+            EXPECT_FALSE(is_stored("k")) << each.status << method;
+        }
+    }
+}
+
+TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_answer) {
+    const auto locks = open();
+    int fences = 0;
+    for (const request_fault& lost :
+         {request_fault{.forward = true, .how = ending::cut},
+          request_fault{.forward = true, .status = 503, .word = "UNAVAILABLE"},
+          request_fault{.forward = true, .status = 500, .word = "INTERNAL"},
+          request_fault{.forward = true, .status = 504, .word = "DEADLINE_EXCEEDED"}}) {
+        proxy_->fail_next("commit", lost);
+        auto lease = acquire(locks, "k");
+        ASSERT_TRUE(lease);
+        EXPECT_EQ(lease->fence(), fence::from_counter(static_cast<std::uint64_t>(++fences)));
+        EXPECT_EQ(counter_of("k"), lease->fence().str());
+
+        proxy_->fail_next("commit", lost);
+        const auto extended = door_->extend(*lease, {.ttl = 90s});
+        EXPECT_TRUE(extended.ok);
+        EXPECT_EQ(open_directly().lookup(key_lookup{"k"})->expires_at, extended.expires_at);
+
+        proxy_->fail_next("commit", lost);
+        EXPECT_TRUE(door_->release(*lease).ok);
+        EXPECT_FALSE(is_stored("k"));
+    }
+    EXPECT_EQ(proxy_->faults_left(), 0U);
+}
+
+TEST_P(firestore_http, a_commit_that_did_not_get_through_is_repeated_where_the_connection_broke) {
+    const auto locks = open();
+    const request_fault cut{.how = ending::cut};
+    proxy_->fail_next("commit", cut);
+    auto lease = acquire(locks, "k");
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "000000000000001");
+    proxy_->fail_next("commit", cut);
+    EXPECT_TRUE(door_->extend(*lease, {.ttl = 90s}).ok);
+    proxy_->fail_next("commit", cut);
+    EXPECT_TRUE(door_->release(*lease).ok);
+
+    for (int i = 0; i < 3; ++i)
+        proxy_->fail_next("commit", cut);
+    expect_error(error_code::service_unavailable, [&] { (void)acquire(locks, "k"); });
+    EXPECT_FALSE(is_stored("k"));
+}
+
+TEST_P(firestore_http, a_release_by_id_whose_answer_was_lost_is_known_to_have_freed_the_lock) {
+    const auto id = acquire(open_directly(), "k")->detach();
+    proxy_->fail_next("commit", {.forward = true, .how = ending::cut});
+    EXPECT_TRUE(door_->release(open(), id, {}).ok);
+    EXPECT_FALSE(door_->release(open(), id, {}).ok);
+}
+
+TEST_P(firestore_http, a_release_whose_answer_was_lost_does_not_touch_the_next_owners_lock) {
+    const auto locks = open();
+    auto lease = acquire(locks, "k");
+    ASSERT_TRUE(lease);
+    // The second commit of the release, if there is one, comes when the key is another's.
+    proxy_->fail_next("commit", {.forward = true, .how = ending::stall});
+    auto releasing = std::async(std::launch::async, [&] { return door_->release(*lease).ok; });
+    const auto others = open_directly();
+    any_result other;
+    ASSERT_TRUE(eventually([&] {
+        other = others.acquire("k", {.ttl = 60s});
+        return static_cast<bool>(other);
+    }));
+    proxy_->resume();
+    EXPECT_TRUE(releasing.get());
+    EXPECT_TRUE(is_stored("k"));
+    EXPECT_TRUE(other->release().ok);
+}
+
+TEST_P(firestore_http, a_read_on_a_kept_connection_that_was_closed_is_repeated) {
+    const auto locks = open();
+    EXPECT_FALSE(door_->is_locked(locks, "k", {}));
+    proxy_->fail_next("batchGet", {.how = ending::cut});
+    EXPECT_FALSE(door_->is_locked(locks, "k", {}));
+    EXPECT_EQ(proxy_->server().connections(), 2U);
+
+    // On a fresh connection it is an answer.
+    proxy_->fail_next("batchGet", {.how = ending::cut});
+    expect_error(error_code::service_unavailable, [&] { (void)door_->is_locked(open(), "k", {}); });
+}
+
+TEST_P(firestore_http, a_stalled_call_ends_at_its_deadline_and_leaves_nothing_locked) {
+    for (const bool forward : {false, true}) {
+        const auto locks = open(700ms);
+        proxy_->fail_next("commit", {.forward = forward, .how = ending::stall});
+        const auto begin = steady_clock::now();
+        expect_error(error_code::network_timeout, [&] { (void)acquire(locks, "k"); });
+        EXPECT_LT(steady_clock::now() - begin, 700ms + margin);
+        EXPECT_TRUE(eventually([&] { return !is_stored("k"); }));
+        // The connection whose answer is still to come is not used again.
+        EXPECT_FALSE(open_directly().is_locked("k"));
+    }
+    auto next = acquire(open_directly(), "k");
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->fence().str(), "000000000000002");
+}
+
+TEST_P(firestore_http, a_stop_request_ends_a_stalled_call_soon) {
+    const auto locks = open(60s);
+    proxy_->fail_next("commit", {.forward = true, .how = ending::stall});
+    std::stop_source stop;
+    auto acquiring = std::async(std::launch::async, [&] {
+        expect_error(error_code::aborted,
+                     [&] { (void)door_->acquire(locks, "k", {.ttl = 60s}, stop.get_token()); });
+    });
+    ASSERT_TRUE(eventually([&] { return is_stored("k"); }));
+    const auto begin = steady_clock::now();
+    stop.request_stop();
+    acquiring.get();
+    EXPECT_LT(steady_clock::now() - begin, margin);
+    EXPECT_TRUE(eventually([&] { return !is_stored("k"); }));
+}
+
+TEST_P(firestore_http, the_end_of_a_backend_gives_the_release_in_the_background_time) {
+    proxy_->fail_next("commit", {.forward = true, .how = ending::stall});
+    {
+        const auto locks = open(700ms);
+        expect_error(error_code::network_timeout, [&] { (void)acquire(locks, "k"); });
+    }
+    EXPECT_FALSE(is_stored("k"));
+}
+
+TEST_P(firestore_http, a_server_that_is_not_there_is_said_to_be_unreachable) {
+    const reserved_port nobody;
+    const firestore::backend locks(
+        {.project = "p", .emulator_host = "127.0.0.1:" + std::to_string(nobody.number())},
+        quiet(20s));
+    const auto failure = expect_error(error_code::service_unavailable,
+                                      [&] { (void)door_->acquire(locks, "k", {}, {}); });
+    ASSERT_TRUE(failure);
+    EXPECT_NE(std::string(failure->what()).find(std::to_string(nobody.number())),
+              std::string::npos);
+}
+
+TEST_P(firestore_http, connections_are_kept_and_no_more_than_allowed) {
+    const firestore::backend locks(
+        {.project = project_->name(), .emulator_host = proxy_->host(), .most_connections = 3},
+        quiet(60s));
+    {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 12; ++i) {
+            threads.emplace_back([&, i] {
+                const auto door = GetParam().make();
+                for (int n = 0; n < 3; ++n)
+                    EXPECT_FALSE(door->is_locked(locks, "k" + std::to_string(i), {}));
+            });
+        }
+    }
+    EXPECT_LE(proxy_->server().connections(), 3U);
+    EXPECT_EQ(proxy_->requests("batchGet"), 36U);
+}
+
+}  // namespace
+}  // namespace syncguard::test

@@ -1,0 +1,63 @@
+/// What `is_locked` may remove where it was asked to, and when.
+#include "on_firestore.hpp"
+#include "support/eventually.hpp"
+
+namespace syncguard::test {
+namespace {
+
+class firestore_cleanup : public on_firestore {
+  protected:
+    void SetUp() override {
+        on_firestore::SetUp();
+        if (!project_) return;
+        project_->put("locks", "k",
+                      lock_fields(lock_id::generate().to_string(), clock_.now() + 10s, "k"));
+        project_->put("fence_counters", "fence:k",
+                      R"({"fence":{"stringValue":"000000000000005"}})");
+    }
+    [[nodiscard]] bool is_stored() const { return project_->fields("locks", "k").has_value(); }
+};
+
+TEST_F(firestore_cleanup, removes_a_lock_later_than_the_guard_and_never_the_counter) {
+    const auto cleaning = open({.cleanup_in_is_locked = true});
+    clock_.advance(10s + 2001ms);
+    EXPECT_FALSE(cleaning.is_locked("k"));
+    EXPECT_TRUE(eventually([&] { return !is_stored(); }));
+    EXPECT_TRUE(project_->fields("fence_counters", "fence:k"));
+}
+
+TEST_F(firestore_cleanup, leaves_a_lock_alone_up_to_the_guard) {
+    for (const milliseconds later : {0ms, 10s + 999ms, 10s + 1000ms, 10s + 2000ms}) {
+        const auto start = clock_.now();
+        clock_.advance(later);
+        {
+            const auto cleaning = open({.cleanup_in_is_locked = true});
+            EXPECT_EQ(cleaning.is_locked("k"), later < 11s);
+            // The next question comes behind whatever the first one brought about.
+            (void)cleaning.is_locked("k");
+        }
+        EXPECT_TRUE(is_stored()) << later.count();
+        clock_.advance(start - clock_.now());
+    }
+}
+
+TEST_F(firestore_cleanup, happens_only_where_it_was_asked_for) {
+    clock_.advance(20s);
+    EXPECT_FALSE(open().is_locked("k"));
+    EXPECT_TRUE(is_stored());
+}
+
+TEST_F(firestore_cleanup, does_not_remove_what_has_become_another_lock) {
+    const auto cleaning = open({.cleanup_in_is_locked = true});
+    clock_.advance(20s);
+    for (int i = 0; i < 5; ++i) {
+        (void)cleaning.is_locked("k");
+        auto lease = open().acquire("k");
+        ASSERT_TRUE(lease);
+        EXPECT_TRUE(cleaning.is_locked("k"));
+        EXPECT_TRUE(lease->release().ok);
+    }
+}
+
+}  // namespace
+}  // namespace syncguard::test

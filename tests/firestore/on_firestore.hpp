@@ -1,0 +1,73 @@
+/// The ground of the Firestore tests: a project of their own on the emulator.
+#pragma once
+
+#include "support/firestore_emulator.hpp"
+#include "support/manual_clock.hpp"
+
+#include <syncguard/firestore.hpp>
+
+#include <boost/json.hpp>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace syncguard::test {
+
+using namespace std::chrono_literals;
+
+/// What a backend warned of.
+class warnings {
+  public:
+    [[nodiscard]] warning_handler handler() {
+        return [this](std::string_view message) {
+            const std::lock_guard guard(mutex_);
+            messages_.emplace_back(message);
+        };
+    }
+    [[nodiscard]] std::vector<std::string> all() const {
+        const std::lock_guard guard(mutex_);
+        return messages_;
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<std::string> messages_;
+};
+
+class on_firestore : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (!shared_firestore_emulator()) GTEST_SKIP() << no_emulator;
+        project_ = std::make_unique<firestore_project>();
+    }
+
+    /// A client of its own, which remembers nothing of what others did.
+    [[nodiscard]] firestore::backend open(firestore::options options = {}) {
+        options.project = project_->name();
+        options.emulator_host = project_->emulator_host();
+        options.clock = clock_.as_wall_clock();
+        return firestore::backend(std::move(options), {.operation_timeout = 20s,
+                                                       .on_release_error = {},
+                                                       .dispose_timeout = {},
+                                                       .on_warning = warnings_.handler()});
+    }
+
+    std::unique_ptr<firestore_project> project_;
+    manual_clock clock_;
+    warnings warnings_;
+};
+
+/// A lock's fields, as the REST interface shows them.
+inline std::string lock_fields(const std::string& id, unix_time expires_at, const std::string& key,
+                               const std::string& fence = "000000000000005") {
+    const auto ms = std::to_string(expires_at.time_since_epoch().count());
+    return R"({"lockId":{"stringValue":")" + id + R"("},"expiresAtMs":{"integerValue":")" + ms +
+           R"("},"acquiredAtMs":{"integerValue":"1"},"key":{"stringValue":")" + key +
+           R"("},"fence":{"stringValue":")" + fence + R"("}})";
+}
+
+}  // namespace syncguard::test

@@ -1,0 +1,85 @@
+#include "firestore_proxy.hpp"
+
+#include "http_client.hpp"
+
+#include <optional>
+
+namespace syncguard::test {
+
+namespace {
+
+std::string method_of(const std::string& target) {
+    return target.substr(target.rfind(':') + 1);
+}
+
+}  // namespace
+
+firestore_proxy::firestore_proxy(std::uint16_t emulator_port)
+    : emulator_port_(emulator_port),
+      server_([this](const http_received& request) { return answer(request); }) {}
+
+firestore_proxy::~firestore_proxy() {
+    resume();
+}
+
+std::string firestore_proxy::host() const {
+    return "127.0.0.1:" + std::to_string(server_.port());
+}
+
+void firestore_proxy::fail_next(const std::string& method, const request_fault& how) {
+    const std::lock_guard guard(mutex_);
+    faults_[method].push_back(how);
+}
+
+void firestore_proxy::resume() {
+    const std::lock_guard guard(mutex_);
+    stalls_ = false;
+    changed_.notify_all();
+}
+
+std::size_t firestore_proxy::requests(const std::string& method) const {
+    const std::lock_guard guard(mutex_);
+    const auto counted = requests_.find(method);
+    return counted == requests_.end() ? 0 : counted->second;
+}
+
+std::size_t firestore_proxy::faults_left() const {
+    const std::lock_guard guard(mutex_);
+    std::size_t sum = 0;
+    for (const auto& [method, faults] : faults_)
+        sum += faults.size();
+    return sum;
+}
+
+http_reply firestore_proxy::answer(const http_received& request) {
+    std::optional<request_fault> fault;
+    {
+        const std::lock_guard guard(mutex_);
+        const auto method = method_of(request.target);
+        ++requests_[method];
+        if (auto& waiting = faults_[method]; !waiting.empty()) {
+            fault = waiting.front();
+            waiting.pop_front();
+        }
+    }
+    if (!fault) return forward(request);
+    if (fault->forward) (void)forward(request);
+    if (fault->how == request_fault::ending::answer) {
+        return {.status = fault->status,
+                .body = R"({"error":{"code":)" + std::to_string(fault->status) +
+                        R"(,"message":"secret-name","status":")" + fault->word + R"("}})"};
+    }
+    if (fault->how == request_fault::ending::stall) {
+        std::unique_lock guard(mutex_);
+        changed_.wait(guard, [&] { return !stalls_; });
+    }
+    return {.cut = true};
+}
+
+http_reply firestore_proxy::forward(const http_received& request) const {
+    const auto answer =
+        http_client(emulator_port_).send(request.method, request.target, request.body);
+    return {.status = answer.status, .body = answer.body};
+}
+
+}  // namespace syncguard::test

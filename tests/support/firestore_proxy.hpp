@@ -1,0 +1,63 @@
+/// A way to the Firestore emulator that breaks single requests, as a test says.
+#pragma once
+
+#include "http_server.hpp"
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+
+/// What happens to one request.
+struct request_fault {
+    /// Whether the emulator gets it, before anything else happens.
+    bool forward = false;
+    enum class ending {
+        answer,  ///< With this status, and the service's word for it.
+        cut,     ///< The connection is closed without an answer.
+        stall,   ///< No answer, until the proxy goes or `resume` is called.
+    } how = ending::answer;
+    unsigned status = 0;
+    std::string word{};
+};
+
+/// Forwards faithfully whatever it has no fault for.
+class firestore_proxy {
+  public:
+    explicit firestore_proxy(std::uint16_t emulator_port);
+    firestore_proxy(const firestore_proxy&) = delete;
+    firestore_proxy& operator=(const firestore_proxy&) = delete;
+    ~firestore_proxy();
+
+    /// `host:port`
+    [[nodiscard]] std::string host() const;
+    [[nodiscard]] const http_server& server() const noexcept { return server_; }
+
+    /// Lets the next request of that method ("batchGet", "runQuery", "commit") fail; the one after
+    /// that gets the fault of the next call, and so on.
+    void fail_next(const std::string& method, const request_fault& how);
+    void resume();
+
+    /// How many requests of that method came, and how many faults are still to strike.
+    [[nodiscard]] std::size_t requests(const std::string& method) const;
+    [[nodiscard]] std::size_t faults_left() const;
+
+  private:
+    [[nodiscard]] http_reply answer(const http_received& request);
+    [[nodiscard]] http_reply forward(const http_received& request) const;
+
+    const std::uint16_t emulator_port_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    bool stalls_ = true;
+    std::map<std::string, std::deque<request_fault>> faults_;
+    std::map<std::string, std::size_t> requests_;
+    http_server server_;
+};
+
+}  // namespace syncguard::test

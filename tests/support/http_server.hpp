@@ -1,0 +1,56 @@
+/// A small HTTP server on 127.0.0.1 whose answers a test decides.
+#pragma once
+
+#include "certificates.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace syncguard::test {
+
+struct http_received {
+    std::string method;
+    std::string target;
+    std::map<std::string, std::string> headers;  ///< By their names in lower case.
+    std::string body;
+};
+
+struct http_reply {
+    unsigned status = 200;
+    std::string body{};
+    std::vector<std::pair<std::string, std::string>> headers{};
+    /// Closes the connection instead.
+    bool cut = false;
+    /// Closes the connection behind the answer, although the answer does not say so.
+    bool close_behind = false;
+};
+
+/// Serves every connection by a thread of its own.
+class http_server {
+  public:
+    /// Called by several threads. It must not block for ever.
+    using handler = std::function<http_reply(const http_received&)>;
+
+    explicit http_server(handler answer, std::optional<certificate_files> tls = {});
+    http_server(const http_server&) = delete;
+    http_server& operator=(const http_server&) = delete;
+    ~http_server();
+
+    [[nodiscard]] std::uint16_t port() const;
+    /// `http://127.0.0.1:port`, or the same with `https` and `localhost`.
+    [[nodiscard]] std::string url() const;
+    /// Connections so far.
+    [[nodiscard]] std::size_t connections() const;
+
+  private:
+    struct state;
+    std::unique_ptr<state> state_;
+};
+
+}  // namespace syncguard::test
