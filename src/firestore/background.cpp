@@ -22,8 +22,7 @@ background_release::background_release(const lock_id& id, std::string key, time_
                                        const std::shared_ptr<client>& by)
     : operation(lock_ends_at), id_(id), key_(std::move(key)), client_(by) {}
 
-boost::asio::awaitable<void> background_release::run(lock_store& store, service& /*server*/,
-                                                     net::interruption& limits) {
+boost::asio::awaitable<void> background_release::run(lock_store& store, net::interruption& limits) {
     for (unsigned not_found = 0; not_found <= doubts;) {
         try {
             const release_request what{.id = id_, .key = key_};
@@ -41,8 +40,7 @@ boost::asio::awaitable<void> background_release::run(lock_store& store, service&
 background_cleanup::background_cleanup(stored_lock remains)
     : operation(std::chrono::steady_clock::now() + longest_cleanup), remains_(std::move(remains)) {}
 
-boost::asio::awaitable<void> background_cleanup::run(lock_store& store, service& /*server*/,
-                                                     net::interruption& limits) {
+boost::asio::awaitable<void> background_cleanup::run(lock_store& store, net::interruption& limits) {
     co_await store.clean_up(remains_, limits);
 }
 

@@ -18,7 +18,7 @@ class background_release : public operation {
                        const std::shared_ptr<client>& by);
 
   private:
-    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store, service& server,
+    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
                                                    net::interruption& limits) override;
     void fail(std::exception_ptr /*why*/) noexcept override {}
     [[nodiscard]] bool persists() const noexcept override { return true; }
@@ -34,7 +34,7 @@ class background_cleanup : public operation {
     explicit background_cleanup(stored_lock remains);
 
   private:
-    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store, service& server,
+    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
                                                    net::interruption& limits) override;
     // Nothing depends on it; the next question may bring about the next attempt.
     void fail(std::exception_ptr /*why*/) noexcept override {}

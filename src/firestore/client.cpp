@@ -167,7 +167,7 @@ void client::admit(const std::shared_ptr<operation>& what) {
 
 asio::awaitable<void> client::carry_out(std::shared_ptr<operation> what) {
     try {
-        co_await what->run(locks_, server_, *what->limits_);
+        co_await what->run(locks_, *what->limits_);
     } catch (...) {
         what->fail(std::current_exception());
     }

@@ -35,7 +35,7 @@ class operation : public net::task, public std::enable_shared_from_this<operatio
     explicit operation(time_point deadline) : task(deadline) {}
 
     /// Does it. Throws what it fails with, at its deadline at the latest.
-    [[nodiscard]] virtual boost::asio::awaitable<void> run(lock_store& store, service& server,
+    [[nodiscard]] virtual boost::asio::awaitable<void> run(lock_store& store,
                                                            net::interruption& limits) = 0;
 
     /// What `run` threw, or what kept it from being called.

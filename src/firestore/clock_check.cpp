@@ -23,10 +23,11 @@ class clock_question : public operation {
     std::exception_ptr failure;
 
   private:
-    boost::asio::awaitable<void> run(lock_store& /*store*/, service& server,
-                                     net::interruption& limits) override {
+    boost::asio::awaitable<void> run(lock_store& store, net::interruption& limits) override {
+        service& server = store.server();
         while (true) {
-            if (!co_await server.ask_for_time(limits)) {
+            const bool is_told = co_await server.ask_for_time(limits);
+            if (!is_told) {
                 throw lock_error(error_code::service_unavailable,
                                  server.where() + " does not tell the time");
             }

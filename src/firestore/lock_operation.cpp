@@ -32,8 +32,7 @@ outcome lock_operation::result() {
     return std::move(outcome_);
 }
 
-boost::asio::awaitable<void> lock_operation::run(lock_store& store, service& /*server*/,
-                                                 net::interruption& limits) {
+boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interruption& limits) {
     limits.check();
     if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
         outcome_ = co_await store.acquire(*acquisition, limits, in_doubt_);

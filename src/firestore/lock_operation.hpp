@@ -30,7 +30,7 @@ class lock_operation : public operation {
     void abandon() noexcept;
 
   private:
-    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store, service& server,
+    [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
                                                    net::interruption& limits) override;
     void fail(std::exception_ptr why) noexcept override;
     void announce() noexcept override;

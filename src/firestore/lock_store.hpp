@@ -32,6 +32,8 @@ class lock_store {
     /// All references outlive it.
     lock_store(service& server, const options& store, const warning_handler& on_warning);
 
+    [[nodiscard]] service& server() noexcept { return server_; }
+
     /// `in_doubt` tells after a failure whether the lock may have been granted, or may yet be.
     [[nodiscard]] awaitable<outcome> acquire(const acquire_request& what, net::interruption& limits,
                                              bool& in_doubt);

@@ -47,14 +47,15 @@ TEST_P(firestore_http, an_error_of_the_server_is_told_by_its_kind_and_nothing_is
         error_code code;
     };
     const auto locks = open();
-    for (const auto& each : {expected{429, "RESOURCE_EXHAUSTED", error_code::rate_limited},
-                             expected{500, "INTERNAL", error_code::service_unavailable},
-                             expected{503, "UNAVAILABLE", error_code::service_unavailable},
-                             expected{503, "", error_code::service_unavailable},
-                             expected{504, "DEADLINE_EXCEEDED", error_code::network_timeout},
-                             expected{403, "PERMISSION_DENIED", error_code::auth_failed},
-                             expected{400, "INVALID_ARGUMENT", error_code::invalid_argument}}) {
-        for (const char* const method : {"batchGet", "commit"}) {
+    // The reads first: a commit whose fate is unknown is followed by reads in the background.
+    for (const char* const method : {"batchGet", "commit"}) {
+        for (const auto& each : {expected{429, "RESOURCE_EXHAUSTED", error_code::rate_limited},
+                                 expected{500, "INTERNAL", error_code::service_unavailable},
+                                 expected{503, "UNAVAILABLE", error_code::service_unavailable},
+                                 expected{503, "", error_code::service_unavailable},
+                                 expected{504, "DEADLINE_EXCEEDED", error_code::network_timeout},
+                                 expected{403, "PERMISSION_DENIED", error_code::auth_failed},
+                                 expected{400, "INVALID_ARGUMENT", error_code::invalid_argument}}) {
             proxy_->fail_next(method, {.status = each.status, .word = each.word});
             const auto failure = expect_error(each.code, [&] { (void)acquire(locks, "k"); });
             ASSERT_TRUE(failure);

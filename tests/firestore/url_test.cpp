@@ -41,14 +41,14 @@ TEST(a_url, carries_every_option) {
 
 TEST(a_url, that_is_wrong_is_refused_without_being_repeated) {
     for (const char* const url :
-         {"firestore:", "firestore:p", "firestore://", "firestore:///db", "redis://p",
-          "firestore://p?colour=blue", "firestore://p?connect_timeout_ms=0",
-          "firestore://p?connect_timeout_ms=x", "firestore://p?most_connections=65",
-          "firestore://p?cleanup_in_is_locked=yes", "firestore://p?on_clock_skew=ignore"}) {
+         {"firestore:", "firestore:secret", "firestore://", "firestore:///secret", "redis://secret",
+          "firestore://secret?colour=secret", "firestore://secret?connect_timeout_ms=0",
+          "firestore://p?connect_timeout_ms=secret", "firestore://secret?most_connections=65",
+          "firestore://p?cleanup_in_is_locked=secret", "firestore://p?on_clock_skew=secret"}) {
         const auto failure =
             expect_error(error_code::invalid_argument, [&] { (void)parse_url(url); });
         ASSERT_TRUE(failure) << url;
-        EXPECT_EQ(std::string(failure->what()).find(url), std::string::npos);
+        EXPECT_EQ(std::string(failure->what()).find("secret"), std::string::npos) << url;
     }
 }
 
