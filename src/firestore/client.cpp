@@ -1,7 +1,5 @@
 #include "client.hpp"
 
-#include "../net/tls.hpp"
-
 #include <boost/asio/co_spawn.hpp>
 
 #include <utility>
@@ -22,22 +20,20 @@ bool needs_tls(const access& how) {
            token_location(how.whose).origin.tls;
 }
 
-std::optional<asio::ssl::context> make_tls(const access& how, const options& store) {
-    if (!needs_tls(how)) return std::nullopt;
-    return net::make_tls_context(
-        {.authorities = store.ca_file, .certificate = {}, .private_key = {}});
-}
-
 }  // namespace
 
 client::client(access how, options store, warning_handler on_warning)
     : how_(std::move(how)),
       store_(std::move(store)),
       on_warning_(std::move(on_warning)),
-      tls_(make_tls(how_, store_)),
+      tls_({.authorities = store_.ca_file, .certificate = {}, .private_key = {}}),
       driver_(*this),
-      server_(driver_.context(), how_, store_, tls_ ? &*tls_ : nullptr, shown_sockets_),
+      server_(driver_.context(), how_, store_, tls_, shown_sockets_),
       locks_(server_, store_, on_warning_) {}
+
+void client::prepare() {
+    if (needs_tls(how_)) (void)tls_.get();
+}
 
 // Called by any thread.
 

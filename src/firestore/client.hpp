@@ -13,14 +13,12 @@
 #include <syncguard/firestore.hpp>
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/ssl/context.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -60,6 +58,10 @@ class client : public net::driven {
   public:
     client(access how, options store, warning_handler on_warning);
     ~client() override = default;
+
+    /// Reads the files for TLS, which else happens when they are needed: before any other use, to
+    /// know early. Throws `lock_error` (invalid_argument) if they cannot be used.
+    void prepare();
 
     /// Returns when the operation has ended; the calling thread does the I/O if no other does.
     void perform(const std::shared_ptr<operation>& what);
@@ -108,7 +110,7 @@ class client : public net::driven {
     net::shown_sockets shown_sockets_;
 
     // What only the driving thread touches.
-    std::optional<boost::asio::ssl::context> tls_;
+    net::lazy_tls_context tls_;
     net::io_driver driver_;
     service server_;
     lock_store locks_;

@@ -20,6 +20,7 @@ firestore_engine::firestore_engine(options store, warning_handler on_warning)
       how_(find_access(store_)),
       on_warning_(std::move(on_warning)),
       client_(std::make_shared<client>(how_, store_, on_warning_)) {
+    client_->prepare();
     fork_guard::add(*this);
 }
 

@@ -55,7 +55,7 @@ access find_access(const options& store) {
 }
 
 service::service(asio::io_context& context, const access& how, const options& store,
-                 asio::ssl::context* tls, net::shown_sockets& shown)
+                 net::lazy_tls_context& tls, net::shown_sockets& shown)
     : clock_(store.clock),
       root_("/v1/" + document_names(store).root() + ":"),
       server_(context,
@@ -63,7 +63,7 @@ service::service(asio::io_context& context, const access& how, const options& st
                .where = how.where,
                .most_connections = store.most_connections,
                .connect_timeout = store.connect_timeout},
-              how.origin.tls ? tls : nullptr, shown),
+              how.origin.tls ? &tls : nullptr, shown),
       tokens_(context, how.whose, tls, shown) {}
 
 asio::awaitable<net::http_response> service::call(std::string_view method, std::string body,
@@ -88,7 +88,7 @@ asio::awaitable<net::http_response> service::call(std::string_view method, std::
 asio::awaitable<bool> service::ask_for_time(net::interruption& limits) {
     net::http_request request;
     request.method = net::http_request::verb::get;
-    request.target = "/";
+    request.target.push_back('/');
     request.repeatable = true;
     const auto answer = co_await send(request, limits);
     co_return answer.date.has_value();

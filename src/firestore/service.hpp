@@ -10,7 +10,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ssl/context.hpp>
 
 #include <memory>
 #include <string>
@@ -36,9 +35,9 @@ struct access {
 /// Thread safety: none; used by the thread that runs the context.
 class service {
   public:
-    /// All references outlive the service; `tls` is null where nothing needs it.
+    /// All references outlive the service.
     service(boost::asio::io_context& context, const access& how, const options& store,
-            boost::asio::ssl::context* tls, net::shown_sockets& shown);
+            net::lazy_tls_context& tls, net::shown_sockets& shown);
 
     [[nodiscard]] const std::string& where() const noexcept { return server_.where(); }
 

@@ -38,11 +38,12 @@ net::http_pool::settings server_of(const credentials& whose) {
 
 }  // namespace
 
-token_source::token_source(asio::io_context& context, credentials whose, asio::ssl::context* tls,
+token_source::token_source(asio::io_context& context, credentials whose, net::lazy_tls_context& tls,
                            net::shown_sockets& shown)
     : context_(context),
       whose_(std::move(whose)),
-      server_(context, server_of(whose_), token_location(whose_).origin.tls ? tls : nullptr, shown),
+      server_(context, server_of(whose_), token_location(whose_).origin.tls ? &tls : nullptr,
+              shown),
       changed_(context, asio::steady_timer::time_point::max()) {}
 
 asio::awaitable<std::string> token_source::get(net::interruption& limits) {

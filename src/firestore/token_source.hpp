@@ -20,8 +20,8 @@ namespace syncguard::firestore {
 /// Thread safety: none; used by the thread that runs the context.
 class token_source {
   public:
-    token_source(boost::asio::io_context& context, credentials whose,
-                 boost::asio::ssl::context* tls, net::shown_sockets& shown);
+    token_source(boost::asio::io_context& context, credentials whose, net::lazy_tls_context& tls,
+                 net::shown_sockets& shown);
     token_source(const token_source&) = delete;
     token_source& operator=(const token_source&) = delete;
     ~token_source() = default;

@@ -32,7 +32,7 @@ class http_pool::place {
     http_pool& pool_;
 };
 
-http_pool::http_pool(asio::io_context& context, settings how, asio::ssl::context* tls,
+http_pool::http_pool(asio::io_context& context, settings how, lazy_tls_context* tls,
                      shown_sockets& shown)
     : context_(context), how_(std::move(how)), tls_(tls), shown_(shown) {
     // Giving one back must not fail.
@@ -46,7 +46,8 @@ asio::awaitable<http_response> http_pool::call(const http_request& what, interru
         const bool is_fresh = mine.connection == nullptr;
         if (is_fresh) {
             mine.connection =
-                std::make_unique<http_connection>(context_, how_.origin, how_.where, tls_, shown_);
+                std::make_unique<http_connection>(context_, how_.origin, how_.where,
+                                                  tls_ == nullptr ? nullptr : &tls_->get(), shown_);
             co_await mine.connection->open(limits, how_.connect_timeout);
         }
         try {

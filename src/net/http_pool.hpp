@@ -2,6 +2,7 @@
 #pragma once
 
 #include "http_connection.hpp"
+#include "tls.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -27,7 +28,7 @@ class http_pool {
     };
 
     /// All arguments outlive the pool; `tls` is null for none.
-    http_pool(boost::asio::io_context& context, settings how, boost::asio::ssl::context* tls,
+    http_pool(boost::asio::io_context& context, settings how, lazy_tls_context* tls,
               shown_sockets& shown);
     http_pool(const http_pool&) = delete;
     http_pool& operator=(const http_pool&) = delete;
@@ -60,7 +61,7 @@ class http_pool {
 
     boost::asio::io_context& context_;
     const settings how_;
-    boost::asio::ssl::context* tls_;
+    lazy_tls_context* tls_;
     shown_sockets& shown_;
     std::size_t places_taken_ = 0;
     std::vector<idle> idle_;

@@ -5,7 +5,9 @@
 #include <boost/asio/ssl/stream.hpp>
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace syncguard::net {
 
@@ -18,6 +20,23 @@ struct tls_files {
 /// A context that verifies its peer, TLS 1.2 or later. Throws `lock_error`: invalid_argument that
 /// names the file if one cannot be used, internal if OpenSSL itself fails.
 [[nodiscard]] boost::asio::ssl::context make_tls_context(const tls_files& files);
+
+/// The same, made when it is needed first: in a forked child OpenSSL is left alone until then.
+///
+/// Thread safety: none.
+class lazy_tls_context {
+  public:
+    explicit lazy_tls_context(tls_files files) : files_(std::move(files)) {}
+
+    [[nodiscard]] boost::asio::ssl::context& get() {
+        if (!made_) made_ = make_tls_context(files_);
+        return *made_;
+    }
+
+  private:
+    tls_files files_;
+    std::optional<boost::asio::ssl::context> made_;
+};
 
 /// Names the host to the server and demands a certificate for it. Throws `lock_error` (internal) if
 /// OpenSSL cannot.
