@@ -12,14 +12,14 @@ namespace {
 /// On top of the tolerance, for extensions that are under way.
 constexpr milliseconds cleanup_guard{1'000};
 
-std::uint64_t as_counter(const fence& token) {
+}  // namespace
+
+std::uint64_t counter_of(const fence& token) {
     std::uint64_t value = 0;
     const auto digits = token.str();
     std::from_chars(digits.data(), digits.data() + digits.size(), value);
     return value;
 }
-
-}  // namespace
 
 milliseconds time_until_free(const lock_record& lock, unix_time now) {
     return std::max(lock.expires_at + time_tolerance - now, milliseconds{0});
@@ -30,7 +30,7 @@ std::optional<lock_record> grant_on(const stored_pair& read, const acquire_reque
     if (read.lock && is_live(read.lock->record.expires_at, now)) return std::nullopt;
     // The lock that ended may know better than a counter that somebody removed or restored.
     std::uint64_t last = read.counter ? read.counter->value : 0;
-    if (read.lock) last = std::max(last, as_counter(read.lock->record.fence));
+    if (read.lock) last = std::max(last, counter_of(read.lock->record.fence));
     return lock_record{.key = std::string(what.key),
                        .id = what.id,
                        .expires_at = now + what.ttl,

@@ -5,10 +5,13 @@
 
 #include <syncguard/engine.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 namespace syncguard::firestore {
+
+[[nodiscard]] std::uint64_t counter_of(const fence& token);
 
 /// How long a lock can stand in the way, if nothing happens.
 [[nodiscard]] milliseconds time_until_free(const lock_record& lock, unix_time now);

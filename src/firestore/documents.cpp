@@ -228,16 +228,19 @@ std::vector<stored_lock> decode_search(std::string_view body) {
     return found;
 }
 
-version decode_commit(std::string_view body) {
+std::vector<version> decode_commit(std::string_view body) {
     const json::value answer = parse(body);
+    std::vector<version> versions;
     try {
-        const auto& results = answer.as_object().at("writeResults").as_array();
-        // A removal leaves none behind.
-        const auto* const written = results.at(0).as_object().if_contains("updateTime");
-        return written == nullptr ? version() : string_of(*written);
+        for (const auto& each : answer.as_object().at("writeResults").as_array()) {
+            const auto* const written = each.as_object().if_contains("updateTime");
+            versions.push_back(written == nullptr ? version() : string_of(*written));
+        }
     } catch (const std::exception&) {
         refuse_answer();
     }
+    if (versions.empty()) refuse_answer();
+    return versions;
 }
 
 std::string decode_error_status(std::string_view body) {

@@ -58,8 +58,9 @@ struct stored_pair {
 [[nodiscard]] stored_pair decode_read(std::string_view body, const document_names::pair& names);
 [[nodiscard]] std::vector<stored_lock> decode_search(std::string_view body);
 
-/// The version that the first of the written documents has now.
-[[nodiscard]] version decode_commit(std::string_view body);
+/// The versions that the written documents have now, in their order; empty for one that was
+/// removed.
+[[nodiscard]] std::vector<version> decode_commit(std::string_view body);
 
 /// The service's word for a failure, such as "ABORTED"; empty if the body names none.
 [[nodiscard]] std::string decode_error_status(std::string_view body);

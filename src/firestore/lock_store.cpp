@@ -27,7 +27,7 @@ setback meaning_of(unsigned http_status, std::string_view status) {
 struct removal {
     lock_id id;
 
-    [[nodiscard]] std::string body(const version_memory::entry& of, unix_time /*now*/) {
+    [[nodiscard]] std::string body(const known_lock& of, unix_time /*now*/) {
         ends_at = of.expires_at;
         return encode_removal(of.name, of.version);
     }
@@ -45,7 +45,7 @@ struct extension {
     lock_id id;
     milliseconds ttl;
 
-    [[nodiscard]] std::string body(const version_memory::entry& of, unix_time now) {
+    [[nodiscard]] std::string body(const known_lock& of, unix_time now) {
         ends_at = now + ttl;
         return encode_extension(of.name, of.version, ends_at);
     }
@@ -76,13 +76,13 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
     attempts so_far;
     while (true) {
         const unix_time now = clock_();
-        const auto found = co_await read(names, true, limits);
+        const auto found = co_await recall_or_read(names, so_far, limits);
         if (found.lock && found.lock->record.id == what.id) {
             // An earlier commit got through, though its answer did not.
             in_doubt = false;
             const auto& record = found.lock->record;
-            version_memory::entry known{names.lock, found.lock->version, record.expires_at};
-            versions_.remember(what.id, std::move(known));
+            known_lock known{names.lock, found.lock->version, record.expires_at, found.counter};
+            held_.remember(what.id, std::move(known));
             co_return outcome::granted(record.expires_at, record.fence);
         }
         const auto granted = grant_on(found, what, now);
@@ -97,10 +97,11 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         std::string body = encode_grant(names, found, *granted);
         const bool was_in_doubt = std::exchange(in_doubt, true);
         const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
-        if (written) {
+        if (!written.empty()) {
             in_doubt = false;
-            version_memory::entry known{names.lock, *written, granted->expires_at};
-            versions_.remember(what.id, std::move(known));
+            known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
+            known.counter = stored_counter{counter_of(granted->fence), written.back()};
+            held_.remember(what.id, std::move(known));
             co_return outcome::granted(granted->expires_at, granted->fence);
         }
         in_doubt = was_in_doubt || so_far.doubt().has_value();
@@ -125,7 +126,7 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
     attempts so_far;
     while (true) {
         const unix_time now = clock_();
-        auto known = so_far.is_first() ? versions_.find(change.id) : std::nullopt;
+        auto known = so_far.is_first() ? held_.find(change.id) : std::nullopt;
         if (!known || !is_live(known->expires_at, now)) {
             const auto found = co_await find(change.id, key, limits);
             const auto chosen = choose_owned(found, change.id, now);
@@ -134,14 +135,15 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
                                  "several live locks have this id; none was touched");
             }
             if (chosen.lock == nullptr) {
-                versions_.forget(change.id);
+                held_.forget(change.id);
                 if (!so_far.doubt()) co_return outcome::failed(chosen.reason);
                 if (change.is_done_if_gone(now)) co_return change.success();
                 throw lock_error(*so_far.doubt());
             }
-            known = {chosen.lock->name, chosen.lock->version, chosen.lock->record.expires_at};
+            known = {chosen.lock->name, chosen.lock->version, chosen.lock->record.expires_at,
+                     std::nullopt};
             if (so_far.doubt() && change.is_done_to(chosen.lock->record)) {
-                versions_.remember(change.id, *known);
+                held_.remember(change.id, *known);
                 co_return change.success();
             }
             so_far.judge(known->version);
@@ -150,16 +152,17 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
         std::string body = change.body(*known, now);
         std::string versions = known->version;
         const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
-        if (written) {
+        held_.forget(change.id);
+        if (!written.empty()) {
             if (const auto until = change.lives_on_until()) {
-                version_memory::entry changed{known->name, *written, *until};
-                versions_.remember(change.id, std::move(changed));
-            } else {
-                versions_.forget(change.id);
+                known->version = written.front();
+                known->expires_at = *until;
+                held_.remember(change.id, *known);
+            } else if (known->counter) {
+                freed_.remember(known->name, *known->counter);
             }
             co_return change.success();
         }
-        versions_.forget(change.id);
         co_await limits.pause(so_far.pause(random()));
     }
 }
@@ -225,6 +228,20 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
     co_return decode_read(answer, names);
 }
 
+/// What is stored under a key. At first, a key that was released here is taken for free.
+lock_store::awaitable<stored_pair> lock_store::recall_or_read(const document_names::pair& names,
+                                                              const attempts& so_far,
+                                                              net::interruption& limits) {
+    auto freed = so_far.is_first() ? freed_.find(names.lock) : std::nullopt;
+    freed_.forget(names.lock);
+    if (freed) {
+        stored_pair recalled;
+        recalled.counter = std::move(freed);
+        co_return recalled;
+    }
+    co_return co_await read(names, true, limits);
+}
+
 /// The locks with this id: the one of the key, where that is known, or those that a query finds.
 lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& id,
                                                                  std::string_view key,
@@ -246,10 +263,10 @@ lock_store::awaitable<std::vector<stored_lock>> lock_store::search(const lock_id
     co_return found;
 }
 
-lock_store::awaitable<std::optional<version>> lock_store::commit(std::string body,
-                                                                 std::string versions,
-                                                                 attempts& so_far,
-                                                                 net::interruption& limits) {
+lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
+                                                               std::string versions,
+                                                               attempts& so_far,
+                                                               net::interruption& limits) {
     net::http_response answer;
     std::optional<lock_error> lost;
     try {
@@ -259,16 +276,18 @@ lock_store::awaitable<std::optional<version>> lock_store::commit(std::string bod
     }
     if (lost) {
         so_far.failed(setback::lost, *std::move(lost), std::move(versions));
-        co_return std::nullopt;
+        co_return std::vector<version>();
     }
     mind_the_clock();
     constexpr unsigned ok = 200;
     if (answer.status == ok) co_return decode_commit(answer.body);
     const auto status = decode_error_status(answer.body);
     auto why = to_lock_error(answer.status, status, server_.where());
-    if (!leaves_doubt(answer.status) && !is_conflict(answer.status, status)) throw why;
+    if (!leaves_doubt(answer.status) && !is_conflict(answer.status, status)) {
+        throw lock_error(why);
+    }
     so_far.failed(meaning_of(answer.status, status), std::move(why), std::move(versions));
-    co_return std::nullopt;
+    co_return std::vector<version>();
 }
 
 // Warnings.

@@ -3,11 +3,11 @@
 #pragma once
 
 #include "attempts.hpp"
+#include "bounded_memory.hpp"
 #include "decisions.hpp"
 #include "document_names.hpp"
 #include "documents.hpp"
 #include "service.hpp"
-#include "version_memory.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/firestore.hpp>
@@ -22,6 +22,15 @@
 #include <vector>
 
 namespace syncguard::firestore {
+
+/// What a lock that was granted here looks like in the store, as far as is known. It lets the lock
+/// be released or extended without reading it first.
+struct known_lock {
+    std::string name;
+    firestore::version version;
+    unix_time expires_at;
+    std::optional<stored_counter> counter;
+};
 
 /// Thread safety: none; used by the thread that runs the context. Everything throws `lock_error`.
 class lock_store {
@@ -62,10 +71,13 @@ class lock_store {
     [[nodiscard]] awaitable<std::vector<stored_lock>> search(const lock_id& id,
                                                              net::interruption& limits);
 
-    /// The version that was written; nothing after a setback, which `so_far` has been told of.
-    [[nodiscard]] awaitable<std::optional<version>> commit(std::string body, std::string versions,
-                                                           attempts& so_far,
-                                                           net::interruption& limits);
+    /// The versions that were written; none after a setback, which `so_far` has been told of.
+    [[nodiscard]] awaitable<std::vector<version>> commit(std::string body, std::string versions,
+                                                         attempts& so_far,
+                                                         net::interruption& limits);
+    [[nodiscard]] awaitable<stored_pair> recall_or_read(const document_names::pair& names,
+                                                        const attempts& so_far,
+                                                        net::interruption& limits);
     template <class Change>
     [[nodiscard]] awaitable<outcome> change_owned(Change change, std::string_view key,
                                                   net::interruption& limits);
@@ -81,7 +93,12 @@ class lock_store {
     const bool cleanup_;
     const firestore::on_clock_skew on_clock_skew_;
     const warning_handler& on_warning_;
-    version_memory versions_;
+    // If something has changed since, the precondition of a write fails, and it is read after all:
+    // what is remembered need not be true.
+    bounded_memory<lock_id, known_lock> held_;
+    /// The counters of locks that were released here, by the names of the locks: such a key is most
+    /// likely still free.
+    bounded_memory<std::string, stored_counter> freed_;
     std::minstd_rand random_;
     bool has_warned_of_clock_ = false;
 };

@@ -92,7 +92,7 @@ std::optional<std::chrono::sys_seconds> parse_http_date(std::string_view text) {
     if (text.size() != 29 || !text.ends_with(" GMT") || text[19] != ':' || text[22] != ':') {
         return std::nullopt;
     }
-    const auto month_at = std::find(months.begin(), months.end(), text.substr(8, 3));
+    const auto* const month_at = std::find(months.begin(), months.end(), text.substr(8, 3));
     const auto day_number = number_in<unsigned>(text.substr(5, 2));
     const auto year_number = number_in<int>(text.substr(12, 4));
     const auto hour = number_in<unsigned>(text.substr(17, 2));

@@ -37,12 +37,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(firestore_cut, a_pair_of_operations_survives_a_cut_at_any_place_without_leaving_a_lock) {
     const auto [way, how] = GetParam();
-    const firestore::backend locks({.project = project_->name(),
-                                    .emulator_host = "127.0.0.1:" + std::to_string(proxy_->port())},
-                                   quiet(20s));
     std::uint64_t last_fence = 0;
     // Prime steps: requests and answers are cut at ever other places.
     for (std::uint64_t bytes = 0;; bytes += 53) {
+        // One that remembers nothing, and reads before it writes.
+        const firestore::backend locks(
+            {.project = project_->name(),
+             .emulator_host = "127.0.0.1:" + std::to_string(proxy_->port())},
+            quiet(20s));
         const auto cuts = proxy_->cuts();
         proxy_->arm_cut(way, bytes, how);
         try {

@@ -1,11 +1,11 @@
 /// The decisions that need no server.
 #include "../../src/firestore/attempts.hpp"
+#include "../../src/firestore/bounded_memory.hpp"
 #include "../../src/firestore/clock_estimate.hpp"
 #include "../../src/firestore/decisions.hpp"
 #include "../../src/firestore/document_names.hpp"
 #include "../../src/firestore/documents.hpp"
 #include "../../src/firestore/server_error.hpp"
-#include "../../src/firestore/version_memory.hpp"
 #include "support/expect_error.hpp"
 
 #include <boost/json.hpp>
@@ -233,20 +233,18 @@ TEST(attempts, end_after_a_failure_and_after_three_losses) {
     EXPECT_THROW(lost.judge("v"), lock_error);
 }
 
-TEST(versions, are_forgotten_beyond_a_fixed_number_the_oldest_first) {
-    version_memory memory;
-    const auto first = lock_id::generate();
-    const auto second = lock_id::generate();
-    memory.remember(first, {"a", "1", now});
-    memory.remember(second, {"b", "1", now});
-    memory.remember(first, {"a", "2", now});
-    EXPECT_EQ(memory.find(first)->version, "2");
-    for (int i = 0; i < 4095; ++i)
-        memory.remember(lock_id::generate(), {"c", "1", now});
-    EXPECT_FALSE(memory.find(first));
-    EXPECT_TRUE(memory.find(second));
-    memory.forget(second);
-    EXPECT_FALSE(memory.find(second));
+TEST(the_memory, forgets_the_oldest_beyond_a_fixed_number) {
+    bounded_memory<int, std::string> memory;
+    memory.remember(1, "a");
+    memory.remember(2, "b");
+    memory.remember(1, "c");
+    EXPECT_EQ(memory.find(1), "c");
+    for (int i = 3; i <= 4097; ++i)
+        memory.remember(i, "x");
+    EXPECT_FALSE(memory.find(1));
+    EXPECT_TRUE(memory.find(2));
+    memory.forget(2);
+    EXPECT_FALSE(memory.find(2));
 }
 
 std::chrono::sys_seconds second(std::int64_t number) {
