@@ -32,8 +32,12 @@ struct removal {
         return encode_removal(of.name, of.version);
     }
     [[nodiscard]] static bool is_done_to(const lock_record& /*lock*/) { return false; }
-    /// Nobody else may have removed it while it was live.
-    [[nodiscard]] bool is_done_if_gone(unix_time now) const { return is_live(ends_at, now); }
+    /// What it means that the lock is gone behind a commit whose fate is unknown; nothing if that
+    /// is unknown, too. Nobody else may remove a lock while it is live.
+    [[nodiscard]] std::optional<outcome> if_gone(unix_time now, failure_reason /*reason*/) const {
+        if (is_live(ends_at, now)) return outcome::done();
+        return std::nullopt;
+    }
     [[nodiscard]] static outcome success() { return outcome::done(); }
     [[nodiscard]] static std::optional<unix_time> lives_on_until() { return std::nullopt; }
 
@@ -52,7 +56,9 @@ struct extension {
     [[nodiscard]] bool is_done_to(const lock_record& lock) const {
         return lock.expires_at == ends_at;
     }
-    [[nodiscard]] static bool is_done_if_gone(unix_time /*now*/) { return false; }
+    [[nodiscard]] static std::optional<outcome> if_gone(unix_time /*now*/, failure_reason reason) {
+        return outcome::failed(reason);
+    }
     [[nodiscard]] outcome success() const { return outcome::extended(ends_at); }
     [[nodiscard]] std::optional<unix_time> lives_on_until() const { return ends_at; }
 
@@ -95,7 +101,6 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         so_far.judge(versions);
         refuse_with_wrong_clock();
         std::string body = encode_grant(names, found, *granted);
-        const bool was_in_doubt = std::exchange(in_doubt, true);
         const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
         if (!written.empty()) {
             in_doubt = false;
@@ -104,7 +109,7 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
             held_.remember(what.id, std::move(known));
             co_return outcome::granted(granted->expires_at, granted->fence);
         }
-        in_doubt = was_in_doubt || so_far.doubt().has_value();
+        in_doubt = so_far.doubt().has_value();
         co_await limits.pause(so_far.pause(random()));
     }
 }
@@ -137,7 +142,7 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
             if (chosen.lock == nullptr) {
                 held_.forget(change.id);
                 if (!so_far.doubt()) co_return outcome::failed(chosen.reason);
-                if (change.is_done_if_gone(now)) co_return change.success();
+                if (auto known_end = change.if_gone(now, chosen.reason)) co_return *known_end;
                 throw lock_error(*so_far.doubt());
             }
             known = {chosen.lock->name, chosen.lock->version, chosen.lock->record.expires_at,
@@ -280,7 +285,15 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
     }
     mind_the_clock();
     constexpr unsigned ok = 200;
-    if (answer.status == ok) co_return decode_commit(answer.body);
+    if (answer.status == ok) {
+        try {
+            co_return decode_commit(answer.body);
+        } catch (const lock_error& why) {
+            lost = why;
+        }
+        so_far.failed(setback::failed, *std::move(lost), std::move(versions));
+        co_return std::vector<version>();
+    }
     const auto status = decode_error_status(answer.body);
     auto why = to_lock_error(answer.status, status, server_.where());
     if (!leaves_doubt(answer.status) && !is_conflict(answer.status, status)) {
