@@ -80,7 +80,7 @@ medians measure(const test::firestore_project& project) {
 }  // namespace
 }  // namespace syncguard::bench
 
-int main(int argc, char** argv) try {
+int main() try {
     using namespace syncguard::bench;
     if (!syncguard::test::firestore_emulator::is_installed()) {
         std::puts("SKIPPED: the Firestore emulator is not installed");
@@ -88,25 +88,24 @@ int main(int argc, char** argv) try {
     }
     const syncguard::test::firestore_emulator emulator;
     const syncguard::test::firestore_project project(emulator.port());
-    return run_and_judge(
-        argc, argv,
-        {{.what = "firestore: one client beside one that uses transactions",
-          .figure =
-              [](const medians& rate) {
-                  return rate.at("syncguard_1_client") / rate.at("transactions_1_client");
-              },
-          .limit = 1.5,
-          .must_be = bar::direction::at_least,
-          .unit = "x"},
-         {.what = "firestore: ten clients beside one that uses transactions",
-          .figure =
-              [](const medians& rate) {
-                  return rate.at("syncguard_10_clients") / rate.at("transactions_1_client");
-              },
-          .limit = 3,
-          .must_be = bar::direction::at_least,
-          .unit = "x"}},
-        [&] { return measure(project); });
+    return judge(measure(project),
+                 {{.what = "firestore: one client beside one that uses transactions",
+                   .figure =
+                       [](const medians& rate) {
+                           return rate.at("syncguard_1_client") / rate.at("transactions_1_client");
+                       },
+                   .limit = 1.5,
+                   .must_be = bar::direction::at_least,
+                   .unit = "x"},
+                  {.what = "firestore: ten clients beside one that uses transactions",
+                   .figure =
+                       [](const medians& rate) {
+                           return rate.at("syncguard_10_clients") /
+                                  rate.at("transactions_1_client");
+                       },
+                   .limit = 3,
+                   .must_be = bar::direction::at_least,
+                   .unit = "x"}});
 } catch (const std::exception& failure) {
     std::fprintf(stderr, "firestore_bench: %s\n", failure.what());
     return 1;

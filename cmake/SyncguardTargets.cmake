@@ -12,9 +12,10 @@ if(SYNCGUARD_SANITIZE)
   # The whole build is instrumented: mixing leads to false reports.
   add_compile_options(-fsanitize=${SYNCGUARD_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${SYNCGUARD_SANITIZE})
-  # Instrumented code makes this warning guess wrongly.
+  # Instrumented code makes these warnings guess wrongly.
   target_compile_options(syncguard_flags INTERFACE
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
   if(SYNCGUARD_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
