@@ -146,33 +146,32 @@ medians measure_all() {
 }  // namespace
 }  // namespace syncguard::bench
 
-int main(int argc, char** argv) try {
+int main() try {
     using namespace syncguard::bench;
     const auto named = [](const char* name) {
         return [name](const medians& figures) { return figures.at(name); };
     };
-    return run_and_judge(argc, argv,
-                         {{.what = "redis: median hand-off, in round trips of PING",
-                           .figure = named("redis_median_in_pings"),
-                           .limit = 4,
-                           .must_be = bar::direction::at_most,
-                           .unit = "x"},
-                          {.what = "redis: 99 % of hand-offs, in round trips of PING",
-                           .figure = named("redis_p99_in_pings"),
-                           .limit = 50,
-                           .must_be = bar::direction::at_most,
-                           .unit = "x"},
-                          {.what = "redis: commands a hand-off with 1000 waiters in 4 processes",
-                           .figure = named("redis_commands_of_1000"),
-                           .limit = 16,
-                           .must_be = bar::direction::at_most,
-                           .unit = "commands"},
-                          {.what = "sqlite: median hand-off by backoff alone beside it",
-                           .figure = named("sqlite_backoff_median"),
-                           .limit = 2,
-                           .must_be = bar::direction::at_least,
-                           .unit = "x"}},
-                         measure_all);
+    return judge(measure_all(),
+                 {{.what = "redis: median hand-off, in round trips of PING",
+                   .figure = named("redis_median_in_pings"),
+                   .limit = 4,
+                   .must_be = bar::direction::at_most,
+                   .unit = "x"},
+                  {.what = "redis: 99 % of hand-offs, in round trips of PING",
+                   .figure = named("redis_p99_in_pings"),
+                   .limit = 50,
+                   .must_be = bar::direction::at_most,
+                   .unit = "x"},
+                  {.what = "redis: commands a hand-off with 1000 waiters in 4 processes",
+                   .figure = named("redis_commands_of_1000"),
+                   .limit = 16,
+                   .must_be = bar::direction::at_most,
+                   .unit = "commands"},
+                  {.what = "sqlite: median hand-off by backoff alone beside it",
+                   .figure = named("sqlite_backoff_median"),
+                   .limit = 2,
+                   .must_be = bar::direction::at_least,
+                   .unit = "x"}});
 } catch (const std::exception& failure) {
     std::fprintf(stderr, "handoff_bench: %s\n", failure.what());
     return 1;

@@ -47,7 +47,9 @@ std::vector<store_kind> all_stores() {
     };
 #ifdef SYNCGUARD_WITH_FIRESTORE
     // Where it is missing, the test that would start it says so.
-    if (firestore_can_be_tested()) stores.push_back({"firestore", true, &make_firestore_store});
+    if (firestore_can_be_tested()) {
+        stores.push_back({"firestore", true, &make_firestore_store, false});
+    }
 #endif
     return stores;
 }
