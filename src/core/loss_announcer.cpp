@@ -51,7 +51,8 @@ void loss_announcer::enqueue(lease_supervision& whose,
                              std::shared_ptr<detail::lease_core> lease) noexcept {
     whose.kept_until_told = std::move(lease);
     lost_.push_back(whose);
-    if (idle_threads_ == 0 && threads_ < most_threads) {
+    // Not merely if none is idle: one that is may be meant for another loss already.
+    if (lost_.size() > idle_threads_ && threads_ < most_threads) {
         try {
             start_thread();
         } catch (const std::exception&) {  // then one of the others will do it

@@ -6,6 +6,7 @@
 #include <boost/intrusive/list.hpp>
 
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
 
 namespace syncguard {
@@ -47,7 +48,7 @@ class loss_announcer {
     std::condition_variable told_;
     boost::intrusive::list<lease_supervision> lost_;
     int threads_ = 0;
-    int idle_threads_ = 0;
+    std::size_t idle_threads_ = 0;
 };
 
 }  // namespace syncguard
