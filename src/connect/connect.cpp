@@ -4,6 +4,9 @@
 #include <syncguard/error.hpp>
 #include <syncguard/memory.hpp>
 
+#ifdef SYNCGUARD_WITH_POSTGRES
+#include <syncguard/postgres.hpp>
+#endif
 #ifdef SYNCGUARD_WITH_REDIS
 #include <syncguard/redis.hpp>
 #endif
@@ -49,15 +52,24 @@ any_backend open_redis(const backend_url& url, backend_options options) {
 constexpr opener open_redis = nullptr;
 #endif
 
+#ifdef SYNCGUARD_WITH_POSTGRES
+any_backend open_postgres(const backend_url& url, backend_options options) {
+    return postgres::backend(postgres::parse_url(url.text()), std::move(options));
+}
+#else
+constexpr opener open_postgres = nullptr;
+#endif
+
 struct engine_entry {
     std::string_view scheme;
     opener open;  ///< Null where the engine was left out of the build.
 };
 
 constexpr std::array engines{
-    engine_entry{"memory", &open_memory},   engine_entry{"sqlite", open_sqlite},
-    engine_entry{"redis", open_redis},      engine_entry{"rediss", open_redis},
-    engine_entry{"redis+unix", open_redis},
+    engine_entry{"memory", &open_memory},      engine_entry{"sqlite", open_sqlite},
+    engine_entry{"redis", open_redis},         engine_entry{"rediss", open_redis},
+    engine_entry{"redis+unix", open_redis},    engine_entry{"postgres", open_postgres},
+    engine_entry{"postgresql", open_postgres},
 };
 
 std::string known_schemes() {

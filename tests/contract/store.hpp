@@ -37,6 +37,9 @@ class store {
         return failure_reason::expired;
     }
 
+    /// Whether it takes keys that hold a NUL byte. Who does not refuses them.
+    [[nodiscard]] virtual bool stores_nul() const { return true; }
+
     /// Puts a fence counter where years of use would have brought it. Before the key's first use.
     virtual void set_fence_counter(const std::string& key, std::uint64_t counter) = 0;
 
@@ -56,6 +59,7 @@ struct store_kind {
 };
 
 /// Where that engine is built.
+[[nodiscard]] std::unique_ptr<store> make_postgres_store();
 [[nodiscard]] std::unique_ptr<store> make_redis_store();
 [[nodiscard]] std::unique_ptr<store> make_sqlite_store();
 

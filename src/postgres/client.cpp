@@ -1,0 +1,453 @@
+#include "client.hpp"
+
+#include "link.hpp"
+#include "server_error.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace syncguard::postgres {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t most_unfinished = 100'000;
+
+/// How often the server may do nothing with an operation, or a connection break under it, before
+/// its caller is told.
+constexpr unsigned most_repetitions = 10;
+/// The same where only a new connection can help.
+constexpr unsigned most_moves = 2;
+
+/// Before an operation is repeated while the client's end waits for it.
+constexpr milliseconds pause_at_the_end{100};
+
+constexpr milliseconds first_reconnect_delay{50};
+constexpr milliseconds longest_reconnect_delay{1'000};
+
+milliseconds reconnect_delay(unsigned failures) {
+    const auto factor = 1U << std::min(failures - 1, 10U);
+    return std::min(first_reconnect_delay * factor, longest_reconnect_delay);
+}
+
+lock_error cancelled_by_caller() {
+    return {error_code::aborted, "the operation was cancelled"};
+}
+
+}  // namespace
+
+client::client(const options& store)
+    : target_(store),
+      pool_size_(store.pool_size),
+      statement_timeout_(store.statement_timeout),
+      driver_(*this) {}
+
+client::~client() {
+    // What is in there must be taken out before it is destroyed.
+    deadlines_.clear();
+}
+
+// Called by any thread.
+
+void client::perform(const std::shared_ptr<operation>& what) {
+    count_in(*what);
+    try {
+        driver_.perform(what);
+    } catch (...) {
+        if (!what->was_handed_in()) count_out(*what);
+        throw;
+    }
+}
+
+void client::start(const std::shared_ptr<operation>& what) {
+    count_in(*what);
+    try {
+        driver_.start(what);
+    } catch (...) {
+        count_out(*what);
+        throw;
+    }
+}
+
+void client::cancel(std::shared_ptr<operation> what) noexcept {
+    what->unwanted_ = true;
+    try {
+        {
+            const std::lock_guard guard(mutex_);
+            cancelled_.push_back(std::move(what));
+        }
+        driver_.nudge();
+    } catch (const std::bad_alloc&) {  // its deadline will end it
+    }
+}
+
+void client::end(std::chrono::milliseconds patience) {
+    const auto none_persists = [&] { return persisting_ == 0; };
+    const auto none_persists_now = [&] {
+        const std::lock_guard guard(mutex_);
+        return none_persists();
+    };
+    hurry_ = true;
+    // Where the last owner was a completion, this is the thread that the operations need.
+    try {
+        driver_.nudge();
+        if (!driver_.drive_if_mine(none_persists_now, steady_clock::now() + patience)) {
+            std::unique_lock guard(mutex_);
+            none_persists_.wait_for(guard, patience, none_persists);
+        }
+    } catch (const std::exception&) {  // no memory: the locks end with their TTL
+    }
+    driver_.end();
+}
+
+void client::abandon() noexcept {
+    shown_sockets_.close_all();
+}
+
+void client::count_in(const operation& what) {
+    // What undoes something must not be kept out by what is to be undone.
+    if (unfinished_ >= most_unfinished && !what.persists()) {
+        throw lock_error(error_code::rate_limited,
+                         "too many operations wait for " + where() + " already");
+    }
+    ++unfinished_;
+    if (!what.persists()) return;
+    const std::lock_guard guard(mutex_);
+    ++persisting_;
+}
+
+void client::count_out(const operation& what) noexcept {
+    --unfinished_;
+    if (!what.persists()) return;
+    const std::lock_guard guard(mutex_);
+    if (--persisting_ == 0) none_persists_.notify_all();
+}
+
+// Called by the thread that drives.
+
+void client::start_at(time_point when, std::shared_ptr<operation> what) {
+    if (ending_) when = std::min<time_point>(when, steady_clock::now() + pause_at_the_end);
+    count_in(*later_.emplace(when, std::move(what))->second);
+}
+
+net::driven::wishes client::step() {
+    const auto now = steady_clock::now();
+    take_news();
+    take_what_was_put_off(now);
+    end_overdue(now);
+    send_waiting();
+    connect_if_needed(now);
+    announce_ended();
+    return {.at = next_wakeup(now), .tasks = tasks_wanted()};
+}
+
+bool client::has_work() const {
+    if (!news_.empty() || !withdrawn_.empty() || somebody_waits() || !later_.empty() ||
+        !ended_.empty()) {
+        return true;
+    }
+    return std::any_of(links_.begin(), links_.end(),
+                       [](const auto& each) { return !each->is_idle(); });
+}
+
+void client::take_news() {
+    work_through_news();
+    driver_.take_tasks(news_);
+    {
+        const std::lock_guard guard(mutex_);
+        withdrawn_.swap(cancelled_);
+    }
+    work_through_news();
+}
+
+/// What was left when memory ran out goes on from there.
+void client::work_through_news() {
+    while (news_taken_ < news_.size()) {
+        admit(std::static_pointer_cast<operation>(news_[news_taken_]));
+        ++news_taken_;
+    }
+    news_.clear();
+    news_taken_ = 0;
+    while (!withdrawn_.empty()) {
+        // One that has not come in yet is looked after when it does.
+        const auto each = withdrawn_.back();
+        if (each->admitted_) give_up(each, cancelled_by_caller());
+        withdrawn_.pop_back();
+    }
+}
+
+/// What is due by now; once the end has come, all of it.
+void client::take_what_was_put_off(time_point now) {
+    const bool the_end_has_come = hurry_.exchange(false);
+    ending_ = ending_ || the_end_has_come;
+    while (!later_.empty() && (the_end_has_come || later_.begin()->first <= now)) {
+        admit(later_.begin()->second);
+        later_.erase(later_.begin());
+    }
+}
+
+void client::admit(const std::shared_ptr<operation>& what) {
+    // So that no operation ever ends without being announced.
+    if (const auto most = ended_.size() + admitted_ + 1; ended_.capacity() < most) {
+        ended_.reserve(2 * most);
+    }
+    what->turn_ = ++turns_;
+    enqueue(what, false);
+    deadlines_.insert(*what);
+    what->admitted_ = true;
+    ++admitted_;
+    if (what->unwanted_) give_up(what, cancelled_by_caller());
+}
+
+void client::enqueue(const std::shared_ptr<operation>& what, bool first) {
+    auto& queue = what->is_urgent() ? urgent_ : waiting_;
+    if (first) {
+        queue.push_front(what);
+    } else {
+        queue.push_back(what);
+    }
+    what->state_ = operation::state::waiting;
+}
+
+void client::end_overdue(time_point now) {
+    while (!deadlines_.empty() && deadlines_.begin()->deadline_ <= now) {
+        const auto late = deadlines_.begin()->shared_from_this();
+        if (late->state_ == operation::state::sent) {
+            give_up(late, {error_code::network_timeout, where() + " did not answer in time"});
+        } else if (why_not_connected_) {
+            give_up(late, *why_not_connected_);
+        } else {
+            give_up(late, {error_code::network_timeout,
+                           "no connection to " + where() + " was free in time"});
+        }
+    }
+}
+
+// Who goes next, and where.
+
+void client::drop_ended(operation_queue& queue) {
+    while (!queue.empty() && queue.front()->state_ == operation::state::ended)
+        queue.pop_front();
+}
+
+bool client::somebody_waits() const {
+    return !waiting_.empty() || !urgent_.empty();
+}
+
+/// Where the one is who has waited longest; null if nobody waits.
+client::operation_queue* client::next_queue() {
+    drop_ended(waiting_);
+    drop_ended(urgent_);
+    if (waiting_.empty() && urgent_.empty()) return nullptr;
+    if (waiting_.empty()) return &urgent_;
+    if (urgent_.empty()) return &waiting_;
+    return urgent_.front()->turn_ < waiting_.front()->turn_ ? &urgent_ : &waiting_;
+}
+
+link* client::idle_link(bool reserved) const {
+    // The last ones are there only for rushes, and rest first.
+    const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) {
+        return each->is_idle() && each->reserved == reserved;
+    });
+    return found == links_.end() ? nullptr : found->get();
+}
+
+void client::send_waiting() {
+    drop_ended(urgent_);
+    if (!urgent_.empty()) {
+        if (link* const kept = idle_link(true)) send(*kept, urgent_);
+    }
+    while (auto* const queue = next_queue()) {
+        link* const idle = idle_link(false);
+        if (idle == nullptr) return;
+        send(*idle, *queue);
+    }
+}
+
+void client::send(link& on, operation_queue& from) {
+    on.busy_with = from.front();
+    from.pop_front();
+    auto& what = *on.busy_with;
+    what.state_ = operation::state::sent;
+    what.sent_on_ = &on;
+    if (statement_timeout_) bring_forward(what, steady_clock::now() + *statement_timeout_);
+    on.wire->send(what.transaction_, named_statements_);
+}
+
+void client::bring_forward(operation& what, time_point deadline) {
+    if (deadline >= what.deadline_) return;
+    deadlines_.erase(deadlines_.iterator_to(what));
+    what.deadline_ = deadline;
+    deadlines_.insert(what);
+}
+
+void client::connect_if_needed(time_point now) {
+    drop_ended(waiting_);
+    drop_ended(urgent_);
+    if (now < connect_not_before_) return;
+    std::size_t connections = 0;
+    std::size_t coming = 0;
+    bool one_is_kept = false;
+    for (const auto& each : links_) {
+        one_is_kept = one_is_kept || each->reserved;
+        if (each->reserved) continue;
+        ++connections;
+        if (!each->ready) ++coming;
+    }
+    if (!urgent_.empty() && !one_is_kept) connect(true);
+    const std::size_t waiting = waiting_.size() + urgent_.size();
+    while (connections < pool_size_ && coming < waiting) {
+        connect(false);
+        ++connections;
+        ++coming;
+    }
+}
+
+void client::connect(bool reserved) {
+    auto made = std::make_unique<link>(*this, reserved);
+    made->wire = std::make_shared<connection>(driver_.context(), target_, shown_sockets_, *made);
+    links_.reserve(links_.size() + 1);
+    made->wire->open();
+    links_.push_back(std::move(made));
+}
+
+void client::announce_ended() {
+    if (ended_.empty()) return;
+    std::vector<std::shared_ptr<operation>> ended;
+    ended.reserve(ended_.capacity());
+    ended.swap(ended_);
+    for (const auto& each : ended)
+        count_out(*each);
+    driver_.finish(ended);
+    for (const auto& each : ended)
+        each->announce();
+}
+
+time_point client::next_wakeup(time_point now) const {
+    time_point next = now + 1h;
+    if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->deadline_);
+    if (!later_.empty()) next = std::min(next, later_.begin()->first);
+    if (somebody_waits() && now < connect_not_before_) next = std::min(next, connect_not_before_);
+    return next;
+}
+
+/// How many operations must come before there is something to do for them.
+std::size_t client::tasks_wanted() const {
+    const bool can_grow = links_.size() <= pool_size_;
+    const bool somebody_is_free = idle_link(false) != nullptr || idle_link(true) != nullptr;
+    return can_grow || somebody_is_free ? 1 : std::numeric_limits<std::size_t>::max();
+}
+
+// What connections tell.
+
+void client::on_reply(link& which, const row& answer) {
+    // A connection proves itself by an answer: some servers greet and then close.
+    which.proved = true;
+    failed_connections_ = 0;
+    why_not_connected_.reset();
+    const auto what = std::exchange(which.busy_with, nullptr);
+    what->answer(answer);
+    set_ended(what);
+}
+
+void client::on_refused(link& which, const refusal& why) {
+    const auto what = std::exchange(which.busy_with, nullptr);
+    if (remedy_for(why.sqlstate) == remedy::again_elsewhere) close_idle_links();
+    refuse(what, why);
+}
+
+/// The server did nothing with it.
+void client::refuse(const std::shared_ptr<operation>& what, const refusal& why) {
+    const remedy cure = remedy_for(why.sqlstate);
+    if (cure == remedy::again_without_names) named_statements_ = false;
+    const unsigned most = cure == remedy::again_elsewhere ? most_moves : most_repetitions;
+    if (cure == remedy::none || ++what->repetitions_ > most) {
+        fail(what, to_lock_error(why, where()));
+    } else {
+        enqueue(what, true);
+    }
+}
+
+void client::on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused) {
+    const bool was_ready = which.ready;
+    const bool had_proved = which.proved;
+    const auto what = close(which);
+    if (!was_ready) {
+        on_no_connection(why);
+        return;
+    }
+    if (!had_proved && failed_connections_++ > 0) {
+        // It greets and closes: not in a busy loop, but each call shall see an attempt.
+        connect_not_before_ = steady_clock::now() + first_reconnect_delay;
+    }
+    if (!what) return;
+    if (refused) {
+        refuse(what, *refused);
+    } else if (++what->repetitions_ <= most_moves && what->ask_again()) {
+        enqueue(what, true);
+    } else {
+        fail(what, why);
+        what->lose();
+    }
+}
+
+void client::on_no_connection(const lock_error& why) {
+    connect_not_before_ = steady_clock::now() + reconnect_delay(++failed_connections_);
+    why_not_connected_ = why;
+    // Where there are others, one of them will be free some time.
+    if (std::any_of(links_.begin(), links_.end(), [](const auto& each) { return each->ready; })) {
+        return;
+    }
+    for (auto* const queue : {&waiting_, &urgent_}) {
+        for (const auto& each : *queue) {
+            if (each->state_ == operation::state::waiting && !each->persists()) fail(each, why);
+        }
+        std::erase_if(*queue,
+                      [](const auto& each) { return each->state_ == operation::state::ended; });
+    }
+}
+
+/// Returns what it was busy with.
+std::shared_ptr<operation> client::close(link& which) {
+    const auto position = std::find_if(links_.begin(), links_.end(),
+                                       [&](const auto& each) { return each.get() == &which; });
+    const std::unique_ptr<link> gone = std::move(*position);
+    links_.erase(position);
+    gone->wire->close();
+    return std::move(gone->busy_with);
+}
+
+void client::close_idle_links() {
+    std::erase_if(links_, [](const auto& each) { return each->is_idle(); });
+}
+
+// How operations end.
+
+/// The server did nothing.
+void client::fail(const std::shared_ptr<operation>& what, const lock_error& why) {
+    if (what->state_ == operation::state::ended) return;
+    what->fail(why);
+    set_ended(what);
+}
+
+/// Whoever waits is told now. If the operation was sent, its answer is not waited for: nobody else
+/// may get it, so that the connection goes, too.
+void client::give_up(const std::shared_ptr<operation>& what, const lock_error& why) {
+    if (what->state_ == operation::state::ended) return;
+    const bool was_sent = what->state_ == operation::state::sent;
+    if (was_sent) close(*what->sent_on_);
+    fail(what, why);
+    if (was_sent) what->lose();
+}
+
+void client::set_ended(const std::shared_ptr<operation>& what) {
+    what->state_ = operation::state::ended;
+    deadlines_.erase(deadlines_.iterator_to(*what));
+    --admitted_;
+    ended_.push_back(what);
+}
+
+}  // namespace syncguard::postgres

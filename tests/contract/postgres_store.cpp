@@ -1,0 +1,39 @@
+#include "store.hpp"
+#include "support/postgres_server.hpp"
+
+#include <syncguard/postgres.hpp>
+
+#include <utility>
+
+namespace syncguard::test {
+
+namespace {
+
+class postgres_store : public store {
+  public:
+    any_backend open(backend_options options) override {
+        return postgres::backend({.connection = server_.url()}, std::move(options));
+    }
+    [[nodiscard]] unix_time now() const override { return server_.now(); }
+    void advance(milliseconds by) override { server_.advance(by); }
+    [[nodiscard]] bool stores_nul() const override { return false; }
+    void set_fence_counter(const std::string& key, std::uint64_t counter) override {
+        server_.run("INSERT INTO syncguard_fence_counters VALUES ($1, $2)",
+                    {"fence:" + key, std::to_string(counter)});
+    }
+    [[nodiscard]] std::string url() override {
+        server_.set_offset(milliseconds(0));
+        return server_.url();
+    }
+
+  private:
+    postgres_server server_{{.controlled_clock = true}};
+};
+
+}  // namespace
+
+std::unique_ptr<store> make_postgres_store() {
+    return std::make_unique<postgres_store>();
+}
+
+}  // namespace syncguard::test
