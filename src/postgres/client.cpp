@@ -22,6 +22,10 @@ constexpr unsigned most_repetitions = 10;
 /// The same where only a new connection can help.
 constexpr unsigned most_moves = 2;
 
+/// How long the answer to an operation that was cancelled is waited for. Mostly it is there in a
+/// moment, and then nothing is left to be cleaned up.
+constexpr milliseconds patience_with_cancelled{100};
+
 /// Before an operation is repeated while the client's end waits for it.
 constexpr milliseconds pause_at_the_end{100};
 
@@ -174,7 +178,7 @@ void client::work_through_news() {
     while (!withdrawn_.empty()) {
         // One that has not come in yet is looked after when it does.
         const auto each = withdrawn_.back();
-        if (each->admitted_) give_up(each, cancelled_by_caller());
+        if (each->admitted_) withdraw(each);
         withdrawn_.pop_back();
     }
 }
@@ -199,7 +203,15 @@ void client::admit(const std::shared_ptr<operation>& what) {
     deadlines_.insert(*what);
     what->admitted_ = true;
     ++admitted_;
-    if (what->unwanted_) give_up(what, cancelled_by_caller());
+    if (what->unwanted_) withdraw(what);
+}
+
+void client::withdraw(const std::shared_ptr<operation>& what) {
+    if (what->state_ == operation::state::sent) {
+        bring_forward(*what, steady_clock::now() + patience_with_cancelled);
+    } else {
+        fail(what, cancelled_by_caller());
+    }
 }
 
 void client::enqueue(const std::shared_ptr<operation>& what, bool first) {
@@ -215,7 +227,9 @@ void client::enqueue(const std::shared_ptr<operation>& what, bool first) {
 void client::end_overdue(time_point now) {
     while (!deadlines_.empty() && deadlines_.begin()->deadline_ <= now) {
         const auto late = deadlines_.begin()->shared_from_this();
-        if (late->state_ == operation::state::sent) {
+        if (late->unwanted_) {
+            give_up(late, cancelled_by_caller());
+        } else if (late->state_ == operation::state::sent) {
             give_up(late, {error_code::network_timeout, where() + " did not answer in time"});
         } else if (why_not_connected_) {
             give_up(late, *why_not_connected_);
@@ -361,7 +375,7 @@ void client::on_refused(link& which, const refusal& why) {
 
 /// The server did nothing with it.
 void client::refuse(const std::shared_ptr<operation>& what, const refusal& why) {
-    const remedy cure = remedy_for(why.sqlstate);
+    const remedy cure = what->unwanted_ ? remedy::none : remedy_for(why.sqlstate);
     if (cure == remedy::again_without_names) named_statements_ = false;
     const unsigned most = cure == remedy::again_elsewhere ? most_moves : most_repetitions;
     if (cure == remedy::none || ++what->repetitions_ > most) {
@@ -386,7 +400,7 @@ void client::on_closed(link& which, const lock_error& why, const std::optional<r
     if (!what) return;
     if (refused) {
         refuse(what, *refused);
-    } else if (++what->repetitions_ <= most_moves && what->ask_again()) {
+    } else if (!what->unwanted_ && ++what->repetitions_ <= most_moves && what->ask_again()) {
         enqueue(what, true);
     } else {
         fail(what, why);

@@ -146,6 +146,7 @@ class client : public net::driven {
     void close_idle_links();
 
     void admit(const std::shared_ptr<operation>& what);
+    void withdraw(const std::shared_ptr<operation>& what);
     void enqueue(const std::shared_ptr<operation>& what, bool first);
     void bring_forward(operation& what, time_point deadline);
     void fail(const std::shared_ptr<operation>& what, const lock_error& why);

@@ -68,6 +68,8 @@ class postgres_server {
 
     /// The time by the server's own clock.
     [[nodiscard]] std::chrono::sys_time<std::chrono::milliseconds> now() const;
+    /// For a controlled clock: whether it still stands, for all who share the server.
+    [[nodiscard]] bool clock_is_frozen() const { return clock_->is_frozen(); }
     /// For a controlled clock: steps it, whether it stands or runs.
     void advance(std::chrono::milliseconds by);
     /// For a controlled clock: lets it run from now on, that much ahead of the host's.
