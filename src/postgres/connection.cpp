@@ -21,7 +21,7 @@ namespace {
 
 /// After so many transactions the server shall look anew at how large the tables have become: a
 /// plan that was made when they were empty reads them from end to end.
-constexpr unsigned transactions_per_plan = 1000;
+constexpr unsigned transactions_per_plan = 10'000;
 
 const statement forget_plans{.name = {}, .text = "DISCARD PLANS"};
 

@@ -20,12 +20,18 @@ bool is_identifier(std::string_view text) {
            std::all_of(text.begin(), text.end(), is_allowed);
 }
 
+std::string in_quotes(std::string_view name) {
+    std::string quoted("\"");
+    return quoted.append(name).append("\"");
+}
+
 struct table {
     std::string schema;  ///< Empty: wherever the server finds it.
     std::string name;
 
     [[nodiscard]] std::string quoted() const {
-        return schema.empty() ? '"' + name + '"' : '"' + schema + "\".\"" + name + '"';
+        if (schema.empty()) return in_quotes(name);
+        return in_quotes(schema).append(".").append(in_quotes(name));
     }
 };
 
@@ -47,12 +53,14 @@ table read(std::string text, const char* which) {
 
 std::string index_name(const std::string& table_name) {
     constexpr std::string_view ending = "_expires_at_ms";
-    if (table_name.size() + ending.size() <= longest_identifier) {
-        return table_name + std::string(ending);
+    std::string name = table_name;
+    if (name.size() + ending.size() > longest_identifier) {
+        // Cut off, two names could become one.
+        constexpr std::size_t kept = 24;
+        name.resize(kept);
+        name.append("_").append(hash_key(table_name));
     }
-    // Cut off, two names could become one.
-    constexpr std::size_t kept = 24;
-    return table_name.substr(0, kept) + "_" + hash_key(table_name) + std::string(ending);
+    return name.append(ending);
 }
 
 }  // namespace
@@ -69,7 +77,7 @@ quoted_names checked_names(const table_names& given) {
     }
     return {.locks = locks.quoted(),
             .fence_counters = counters.quoted(),
-            .expiry_index = '"' + index_name(locks.name) + '"'};
+            .expiry_index = in_quotes(index_name(locks.name))};
 }
 
 }  // namespace syncguard::postgres

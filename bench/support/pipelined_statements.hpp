@@ -1,0 +1,28 @@
+/// What C programmers would write instead of using the PostgreSQL engine: its statements, prepared
+/// and sent together, and blocking until the answers are there.
+#pragma once
+
+#include "../../src/postgres/statements.hpp"
+#include "../../tests/support/postgres_connection.hpp"
+
+#include <string>
+#include <vector>
+
+namespace syncguard::bench {
+
+class pipelined_statements {
+  public:
+    explicit pipelined_statements(const std::string& server);
+
+    /// One acquisition under a fresh lock id, and its release. Throws unless both succeed.
+    void pair(const std::string& key);
+
+  private:
+    /// The first field of what the last one answered.
+    std::string field_of_last(const postgres::transaction& what, int field);
+
+    test::postgres_connection session_;
+    postgres::statements sql_;
+};
+
+}  // namespace syncguard::bench
