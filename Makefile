@@ -4,7 +4,7 @@
 #   make test    build, and run every test
 #   make bench   measure, and check the figures against their bars
 #   make lint    format and clang-tidy
-#   make asan    unit, contract, redis and redis_fault tests under AddressSanitizer and UBSan
+#   make asan    unit, contract, redis, postgres and fault tests under AddressSanitizer and UBSan
 #   make tsan    the same under ThreadSanitizer
 #   make fuzz    every fuzzer for FUZZ_SECONDS (30), with the same sanitizers as asan
 
@@ -35,7 +35,7 @@ lint:
 asan tsan:
 	@tools/setup build test
 	@tools/build $@ syncguard_unit_tests syncguard_contract_tests syncguard_redis_tests \
-	  syncguard_redis_fault_tests
+	  syncguard_redis_fault_tests syncguard_postgres_tests syncguard_postgres_fault_tests
 	@ctest --preset $@ --parallel $$(nproc)
 
 FUZZ_SECONDS ?= 30
