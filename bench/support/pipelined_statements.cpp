@@ -18,7 +18,7 @@ struct clearer {
 
 pipelined_statements::pipelined_statements(const std::string& server)
     : session_(server), sql_(postgres::checked_names({})) {
-    for (const auto* each : {&sql_.enter, &sql_.acquire, &sql_.release}) {
+    for (const auto* each : {&sql_.acquire, &sql_.release}) {
         const std::unique_ptr<PGresult, clearer> result(
             PQprepare(session_.native(), each->name.c_str(), each->text.c_str(), 0, nullptr));
         if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
@@ -28,8 +28,9 @@ pipelined_statements::pipelined_statements(const std::string& server)
     PQenterPipelineMode(session_.native());
 }
 
-std::string pipelined_statements::field_of_last(const postgres::transaction& what, int field) {
-    for (const auto& step : what) {
+std::string pipelined_statements::field_of(const postgres::call& what, int field) {
+    const std::array<const postgres::call*, 1> alone{&what};
+    for (const auto& step : postgres::transaction_of(alone, false)) {
         std::array<const char*, 8> values{};
         for (std::size_t i = 0; i < step.parameters.size(); ++i)
             values.at(i) = step.parameters[i].c_str();
@@ -53,11 +54,10 @@ std::string pipelined_statements::field_of_last(const postgres::transaction& wha
 
 void pipelined_statements::pair(const std::string& key) {
     const auto id = lock_id::generate();
-    const auto granted = field_of_last(
+    const auto granted = field_of(
         encode(acquire_request{key, id, milliseconds(30'000)}, sql_, false, milliseconds(5'000)),
-        1);
-    const auto removed =
-        field_of_last(encode(release_request{id}, sql_, false, milliseconds(5'000)), 0);
+        2);
+    const auto removed = field_of(encode(release_request{id}, sql_, false, milliseconds(5'000)), 0);
     if (granted.empty() || removed != "1") throw std::runtime_error(key + " was not granted");
 }
 

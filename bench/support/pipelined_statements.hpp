@@ -2,6 +2,7 @@
 /// and sent together, and blocking until the answers are there.
 #pragma once
 
+#include "../../src/postgres/call.hpp"
 #include "../../src/postgres/statements.hpp"
 #include "../../tests/support/postgres_connection.hpp"
 
@@ -18,8 +19,8 @@ class pipelined_statements {
     void pair(const std::string& key);
 
   private:
-    /// The first field of what the last one answered.
-    std::string field_of_last(const postgres::transaction& what, int field);
+    /// What is answered.
+    std::string field_of(const postgres::call& what, int field);
 
     test::postgres_connection session_;
     postgres::statements sql_;

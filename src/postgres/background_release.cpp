@@ -29,9 +29,10 @@ background_release::background_release(const lock_id& id, std::string key, time_
       sql_(std::move(sql)),
       client_(std::move(by)) {}
 
-void background_release::answer(const row& reply) noexcept {
+bool background_release::answer(const row& reply) noexcept {
     const bool released = !reply.empty() && reply.front() == "1";
     if (!released && doubts_ > 0) repeat(doubts_ - 1);
+    return true;
 }
 
 void background_release::fail(const lock_error& /*why*/) noexcept {

@@ -21,7 +21,7 @@ class background_release : public operation {
                        std::shared_ptr<const statements> sql, std::weak_ptr<client> by);
 
   private:
-    void answer(const row& reply) noexcept override;
+    [[nodiscard]] bool answer(const row& reply) noexcept override;
     void fail(const lock_error& why) noexcept override;
     [[nodiscard]] bool ask_again() noexcept override { return true; }
     [[nodiscard]] bool persists() const noexcept override { return true; }

@@ -3,8 +3,9 @@
 #include "link.hpp"
 #include "server_error.hpp"
 
+#include <boost/range/adaptor/reversed.hpp>
+
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace syncguard::postgres {
@@ -15,6 +16,16 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t most_unfinished = 100'000;
+
+/// While so many transactions with operations alike are under way, others gather for the next: a
+/// transaction with many costs the server little more than one with few.
+constexpr std::size_t most_lists_under_way = 4;
+constexpr std::size_t operations_per_list = 32;
+/// How far is looked for operations alike.
+constexpr std::size_t longest_look = 128;
+/// How long a few others may wait to be looked at meanwhile.
+constexpr milliseconds longest_gathering{2};
+constexpr std::size_t worth_a_look = 16;
 
 /// How often the server may do nothing with an operation, or a connection break under it, before
 /// its caller is told.
@@ -215,13 +226,18 @@ void client::withdraw(const std::shared_ptr<operation>& what) {
 }
 
 void client::enqueue(const std::shared_ptr<operation>& what, bool first) {
-    auto& queue = what->is_urgent() ? urgent_ : waiting_;
+    auto& queue = queue_of(*what);
     if (first) {
         queue.push_front(what);
     } else {
         queue.push_back(what);
     }
     what->state_ = operation::state::waiting;
+}
+
+client::operation_queue& client::queue_of(const operation& what) {
+    if (what.is_urgent()) return urgent_;
+    return what.call_.takes_lists && !what.call_.always_enters && !what.alone_ ? alike_ : waiting_;
 }
 
 void client::end_overdue(time_point now) {
@@ -248,17 +264,25 @@ void client::drop_ended(operation_queue& queue) {
 }
 
 bool client::somebody_waits() const {
-    return !waiting_.empty() || !urgent_.empty();
+    return !waiting_.empty() || !urgent_.empty() || !alike_.empty();
 }
 
-/// Where the one is who has waited longest; null if nobody waits.
+/// Where the one is who has waited longest and may go; null if there is none.
 client::operation_queue* client::next_queue() {
-    drop_ended(waiting_);
-    drop_ended(urgent_);
-    if (waiting_.empty() && urgent_.empty()) return nullptr;
-    if (waiting_.empty()) return &urgent_;
-    if (urgent_.empty()) return &waiting_;
-    return urgent_.front()->turn_ < waiting_.front()->turn_ ? &urgent_ : &waiting_;
+    operation_queue* next = nullptr;
+    for (auto* const each : {&waiting_, &urgent_, &alike_}) {
+        drop_ended(*each);
+        if (each->empty()) continue;
+        if (each == &alike_ && lists_under_way() >= most_lists_under_way) continue;
+        if (next == nullptr || each->front()->turn_ < next->front()->turn_) next = each;
+    }
+    return next;
+}
+
+std::size_t client::lists_under_way() const {
+    return static_cast<std::size_t>(std::count_if(
+        links_.begin(), links_.end(),
+        [](const auto& each) { return each->with_many_alike && !each->busy_with.empty(); }));
 }
 
 link* client::idle_link(bool reserved) const {
@@ -282,13 +306,51 @@ void client::send_waiting() {
 }
 
 void client::send(link& on, operation_queue& from) {
-    on.busy_with = from.front();
+    std::vector<const call*> calls;
+    calls.reserve(operations_per_list);
+    on.busy_with.reserve(operations_per_list);
+    on.busy_with.push_back(from.front());
     from.pop_front();
-    auto& what = *on.busy_with;
-    what.state_ = operation::state::sent;
-    what.sent_on_ = &on;
-    if (statement_timeout_) bring_forward(what, steady_clock::now() + *statement_timeout_);
-    on.wire->send(what.transaction_, named_statements_);
+    const bool alone = on.busy_with.front()->alone_;
+    on.with_many_alike = &from == &alike_;
+    if (on.with_many_alike) gather(on, from);
+    for (const auto& each : on.busy_with) {
+        each->state_ = operation::state::sent;
+        each->sent_on_ = &on;
+        if (statement_timeout_) bring_forward(*each, steady_clock::now() + *statement_timeout_);
+        calls.push_back(&each->call_);
+    }
+    transaction together;
+    try {
+        together = transaction_of(calls, alone);
+    } catch (const std::bad_alloc&) {
+        for (const auto& each : close(on))
+            fail(each, {error_code::internal, "out of memory"});
+        return;
+    }
+    on.wire->send(together, named_statements_);
+}
+
+/// Adds those who want the same of something else.
+void client::gather(link& on, operation_queue& from) {
+    auto& batch = on.busy_with;
+    const statement* const kind = batch.front()->call_.what;
+    const auto fits = [&](const operation& what) {
+        const auto is_same = [&](const auto& other) {
+            return other->call_.parameters.front() == what.call_.parameters.front();
+        };
+        return batch.size() < operations_per_list && what.call_.what == kind &&
+               std::none_of(batch.begin(), batch.end(), is_same);
+    };
+    const auto end =
+        from.begin() + static_cast<std::ptrdiff_t>(std::min(from.size(), longest_look));
+    const auto left = std::remove_if(from.begin(), end, [&](const auto& each) {
+        if (each->state_ == operation::state::ended) return true;
+        if (!fits(*each)) return false;
+        batch.push_back(each);
+        return true;
+    });
+    from.erase(left, end);
 }
 
 void client::bring_forward(operation& what, time_point deadline) {
@@ -299,8 +361,8 @@ void client::bring_forward(operation& what, time_point deadline) {
 }
 
 void client::connect_if_needed(time_point now) {
-    drop_ended(waiting_);
-    drop_ended(urgent_);
+    for (auto* const each : {&waiting_, &urgent_, &alike_})
+        drop_ended(*each);
     if (now < connect_not_before_) return;
     std::size_t connections = 0;
     std::size_t coming = 0;
@@ -312,8 +374,10 @@ void client::connect_if_needed(time_point now) {
         if (!each->ready) ++coming;
     }
     if (!urgent_.empty() && !one_is_kept) connect(true);
-    const std::size_t waiting = waiting_.size() + urgent_.size();
-    while (connections < pool_size_ && coming < waiting) {
+    const std::size_t lists =
+        most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
+    const std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
+    while (connections < pool_size_ && coming < wanted) {
         connect(false);
         ++connections;
         ++coming;
@@ -345,38 +409,69 @@ time_point client::next_wakeup(time_point now) const {
     if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->deadline_);
     if (!later_.empty()) next = std::min(next, later_.begin()->first);
     if (somebody_waits() && now < connect_not_before_) next = std::min(next, connect_not_before_);
+    if (tasks_wanted() != 1) next = std::min<time_point>(next, now + longest_gathering);
     return next;
 }
 
-/// How many operations must come before there is something to do for them.
+/// How many operations must come before they are looked at.
 std::size_t client::tasks_wanted() const {
-    const bool can_grow = links_.size() <= pool_size_;
-    const bool somebody_is_free = idle_link(false) != nullptr || idle_link(true) != nullptr;
-    return can_grow || somebody_is_free ? 1 : std::numeric_limits<std::size_t>::max();
+    return lists_under_way() < most_lists_under_way ? 1 : worth_a_look;
 }
 
 // What connections tell.
 
-void client::on_reply(link& which, const row& answer) {
+void client::on_reply(link& which, const row_list& rows) {
     // A connection proves itself by an answer: some servers greet and then close.
     which.proved = true;
     failed_connections_ = 0;
     why_not_connected_.reset();
-    const auto what = std::exchange(which.busy_with, nullptr);
-    what->answer(answer);
-    set_ended(what);
+    const operation_list all = std::exchange(which.busy_with, {});
+    const bool one_row_each = all.front()->call_.takes_lists;
+    if (one_row_each && rows.size() != all.size()) {
+        lose(all,
+             {error_code::internal, where() + " gave an answer that does not fit the question"});
+        return;
+    }
+    static const row none;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto& each = all[i];
+        const row& answer = i < rows.size() ? rows[i] : none;
+        if (each->state_ == operation::state::ended) {
+            each->answer_late(answer);
+        } else if (each->answer(answer)) {
+            set_ended(each);
+        } else if (each->unwanted_) {
+            fail(each, cancelled_by_caller());
+        } else {
+            each->alone_ = true;
+            enqueue(each, true);
+        }
+    }
 }
 
 void client::on_refused(link& which, const refusal& why) {
-    const auto what = std::exchange(which.busy_with, nullptr);
+    const operation_list all = std::exchange(which.busy_with, {});
     if (remedy_for(why.sqlstate) == remedy::again_elsewhere) close_idle_links();
-    refuse(what, why);
+    refuse(all, why);
 }
 
-/// The server did nothing with it.
-void client::refuse(const std::shared_ptr<operation>& what, const refusal& why) {
+/// The server did nothing with these. It may be for one of them: the next time each goes alone.
+void client::refuse(const operation_list& all, const refusal& why) {
+    const bool for_a_name = remedy_for(why.sqlstate) == remedy::again_without_names;
+    if (for_a_name) named_statements_ = false;
+    for (const auto& each : boost::adaptors::reverse(all)) {
+        if (each->state_ == operation::state::ended) continue;
+        each->alone_ = each->alone_ || !for_a_name;
+        if (all.size() > 1 && !each->unwanted_) {
+            enqueue(each, true);
+        } else {
+            refuse_one(each, why);
+        }
+    }
+}
+
+void client::refuse_one(const std::shared_ptr<operation>& what, const refusal& why) {
     const remedy cure = what->unwanted_ ? remedy::none : remedy_for(why.sqlstate);
-    if (cure == remedy::again_without_names) named_statements_ = false;
     const unsigned most = cure == remedy::again_elsewhere ? most_moves : most_repetitions;
     if (cure == remedy::none || ++what->repetitions_ > most) {
         fail(what, to_lock_error(why, where()));
@@ -385,10 +480,23 @@ void client::refuse(const std::shared_ptr<operation>& what, const refusal& why) 
     }
 }
 
+/// The server may have performed them, and has not said.
+void client::lose(const operation_list& all, const lock_error& why) {
+    for (const auto& each : boost::adaptors::reverse(all)) {
+        if (each->state_ == operation::state::ended) continue;
+        if (!each->unwanted_ && ++each->repetitions_ <= most_moves && each->ask_again()) {
+            enqueue(each, true);
+        } else {
+            fail(each, why);
+            each->lose();
+        }
+    }
+}
+
 void client::on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused) {
     const bool was_ready = which.ready;
     const bool had_proved = which.proved;
-    const auto what = close(which);
+    const operation_list all = close(which);
     if (!was_ready) {
         on_no_connection(why);
         return;
@@ -397,14 +505,10 @@ void client::on_closed(link& which, const lock_error& why, const std::optional<r
         // It greets and closes: not in a busy loop, but each call shall see an attempt.
         connect_not_before_ = steady_clock::now() + first_reconnect_delay;
     }
-    if (!what) return;
     if (refused) {
-        refuse(what, *refused);
-    } else if (!what->unwanted_ && ++what->repetitions_ <= most_moves && what->ask_again()) {
-        enqueue(what, true);
+        refuse(all, *refused);
     } else {
-        fail(what, why);
-        what->lose();
+        lose(all, why);
     }
 }
 
@@ -415,7 +519,7 @@ void client::on_no_connection(const lock_error& why) {
     if (std::any_of(links_.begin(), links_.end(), [](const auto& each) { return each->ready; })) {
         return;
     }
-    for (auto* const queue : {&waiting_, &urgent_}) {
+    for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
         for (const auto& each : *queue) {
             if (each->state_ == operation::state::waiting && !each->persists()) fail(each, why);
         }
@@ -425,7 +529,7 @@ void client::on_no_connection(const lock_error& why) {
 }
 
 /// Returns what it was busy with.
-std::shared_ptr<operation> client::close(link& which) {
+operation_list client::close(link& which) {
     const auto position = std::find_if(links_.begin(), links_.end(),
                                        [&](const auto& each) { return each.get() == &which; });
     const std::unique_ptr<link> gone = std::move(*position);
@@ -447,14 +551,19 @@ void client::fail(const std::shared_ptr<operation>& what, const lock_error& why)
     set_ended(what);
 }
 
-/// Whoever waits is told now. If the operation was sent, its answer is not waited for: nobody else
-/// may get it, so that the connection goes, too.
+/// Whoever waits is told now. If the operation was sent, its answer is not waited for. Where nobody
+/// else waits for the same, the connection goes: no other may get that answer.
 void client::give_up(const std::shared_ptr<operation>& what, const lock_error& why) {
     if (what->state_ == operation::state::ended) return;
     const bool was_sent = what->state_ == operation::state::sent;
-    if (was_sent) close(*what->sent_on_);
     fail(what, why);
-    if (was_sent) what->lose();
+    if (!was_sent) return;
+    const auto& others = what->sent_on_->busy_with;
+    const bool nobody_waits = std::all_of(others.begin(), others.end(), [](const auto& each) {
+        return each->state_ == operation::state::ended;
+    });
+    if (nobody_waits) close(*what->sent_on_);
+    what->lose();
 }
 
 void client::set_ended(const std::shared_ptr<operation>& what) {

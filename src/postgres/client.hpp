@@ -1,10 +1,12 @@
-/// The client of a PostgreSQL server: many callers, a few connections, one transaction on each.
+/// The client of a PostgreSQL server: many callers, a few connections, one transaction on each,
+/// with one operation in it or many alike.
 ///
 /// It knows how transactions are sent and answered, not what they mean.
 #pragma once
 
 #include "../net/io_driver.hpp"
 #include "../net/shown_sockets.hpp"
+#include "call.hpp"
 #include "connection.hpp"
 #include "target.hpp"
 
@@ -38,12 +40,15 @@ class operation : public net::task,
                   public std::enable_shared_from_this<operation>,
                   public boost::intrusive::set_base_hook<> {
   public:
-    operation(transaction what, time_point deadline)
-        : task(deadline), transaction_(std::move(what)) {}
+    operation(call what, time_point deadline) : task(deadline), call_(std::move(what)) {}
 
-    /// The end, either way. One of the two is called, once.
-    virtual void answer(const row& reply) noexcept = 0;
+    /// The end, either way: one that is not false, once. False if the row is no answer yet, and the
+    /// call has to wait its turn on the server.
+    [[nodiscard]] virtual bool answer(const row& reply) noexcept = 0;
     virtual void fail(const lock_error& why) noexcept = 0;
+
+    /// After a failure: the answer came after all.
+    virtual void answer_late(const row& /*reply*/) noexcept {}
 
     /// The connection broke before an answer came: the server may have performed it or not. True if
     /// sending it again, or something else that was put in its place, tells the truth.
@@ -63,7 +68,7 @@ class operation : public net::task,
     [[nodiscard]] virtual bool is_urgent() const noexcept { return false; }
 
   protected:
-    transaction transaction_;
+    call call_;
 
   private:
     friend class client;
@@ -78,10 +83,14 @@ class operation : public net::task,
     state state_ = state::waiting;
     std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
     bool admitted_ = false;
+    /// It goes by itself now: it has to wait its turn, or others in its transaction were refused.
+    bool alone_ = false;
     std::uint64_t turn_ = 0;
     unsigned repetitions_ = 0;
     link* sent_on_ = nullptr;
 };
+
+using operation_list = std::vector<std::shared_ptr<operation>>;
 
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
 class client : public net::driven {
@@ -127,6 +136,9 @@ class client : public net::driven {
     void end_overdue(time_point now);
     void send_waiting();
     void send(link& on, operation_queue& from);
+    static void gather(link& on, operation_queue& from);
+    [[nodiscard]] std::size_t lists_under_way() const;
+    [[nodiscard]] operation_queue& queue_of(const operation& what);
     void connect_if_needed(time_point now);
     void connect(bool reserved);
     void announce_ended();
@@ -137,12 +149,14 @@ class client : public net::driven {
     static void drop_ended(operation_queue& queue);
     [[nodiscard]] bool somebody_waits() const;
 
-    void on_reply(link& which, const row& answer);
+    void on_reply(link& which, const row_list& rows);
     void on_refused(link& which, const refusal& why);
     void on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused);
     void on_no_connection(const lock_error& why);
-    void refuse(const std::shared_ptr<operation>& what, const refusal& why);
-    std::shared_ptr<operation> close(link& which);
+    void refuse(const operation_list& all, const refusal& why);
+    void refuse_one(const std::shared_ptr<operation>& what, const refusal& why);
+    void lose(const operation_list& all, const lock_error& why);
+    operation_list close(link& which);
     void close_idle_links();
 
     void admit(const std::shared_ptr<operation>& what);
@@ -174,6 +188,7 @@ class client : public net::driven {
     std::vector<std::shared_ptr<operation>> withdrawn_;
     operation_queue waiting_;
     operation_queue urgent_;
+    operation_queue alike_;  ///< Those that may travel together.
     std::uint64_t turns_ = 0;
     boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
         deadlines_;

@@ -30,20 +30,19 @@ struct clearer {
     void operator()(PGnotify* news) const noexcept { PQfreemem(news); }
 };
 
-row first_row(const PGresult& result) {
-    row fields;
-    if (PQntuples(&result) == 0) return fields;
-    const int count = PQnfields(&result);
-    fields.reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) {
-        if (PQgetisnull(&result, 0, i) != 0) {
-            fields.emplace_back();
-        } else {
-            const auto length = static_cast<std::size_t>(PQgetlength(&result, 0, i));
-            fields.emplace_back(std::in_place, PQgetvalue(&result, 0, i), length);
+row_list rows_of(const PGresult& result) {
+    const int fields = PQnfields(&result);
+    row_list rows(static_cast<std::size_t>(PQntuples(&result)));
+    for (int number = 0; number < PQntuples(&result); ++number) {
+        row& values = rows[static_cast<std::size_t>(number)];
+        values.resize(static_cast<std::size_t>(fields));
+        for (int i = 0; i < fields; ++i) {
+            if (PQgetisnull(&result, number, i) != 0) continue;
+            const auto length = static_cast<std::size_t>(PQgetlength(&result, number, i));
+            values[static_cast<std::size_t>(i)].emplace(PQgetvalue(&result, number, i), length);
         }
     }
-    return fields;
+    return rows;
 }
 
 std::string field(const PGresult& result, int which) {
@@ -342,7 +341,7 @@ void connection::take_result(const PGresult& result) {
         case PGRES_COMMAND_OK:
             if (current.what == expectation::kind::preparation) prepared_.insert(current.prepared);
             if (current.what == expectation::kind::last_step) {
-                answer_ = first_row(result);
+                answer_ = rows_of(result);
                 last_step_done_ = true;
             }
             return;

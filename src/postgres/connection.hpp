@@ -36,7 +36,7 @@ class connection : public std::enable_shared_from_this<connection> {
       public:
         virtual void on_ready() = 0;
         /// The transaction was committed.
-        virtual void on_reply(const row& answer) = 0;
+        virtual void on_reply(const row_list& rows) = 0;
         /// It was not, and nothing of it has happened.
         virtual void on_refused(const refusal& why) = 0;
         /// The end: the connection could not be made, broke, or made no sense. With a refusal it
@@ -116,7 +116,7 @@ class connection : public std::enable_shared_from_this<connection> {
     std::deque<expectation> expected_;
     bool result_seen_ = false;
     bool last_step_done_ = false;
-    row answer_;
+    row_list answer_;
     std::optional<refusal> refused_;
     bool writing_ = false;
     bool established_ = false;

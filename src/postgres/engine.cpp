@@ -83,8 +83,7 @@ void postgres_engine::start(const request& what, const call_limits& limits,
 
 void postgres_engine::setup_schema(const call_limits& limits) {
     const auto call = std::make_shared<schema_operation>(
-        std::make_shared<const std::vector<statement>>(schema_statements(tables_)),
-        limits.deadline);
+        std::make_shared<const schema_statements>(tables_), limits.deadline);
     const std::stop_callback<std::function<void()>> on_stop(
         limits.stop, [by = client_, call] { by->cancel(call); });
     client_->perform(call);

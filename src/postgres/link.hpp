@@ -20,13 +20,15 @@ class link final : public connection::listener {
     const bool reserved;
     bool ready = false;
     bool proved = false;  ///< It has brought an answer.
-    std::shared_ptr<operation> busy_with;
+    /// In the order of the rows that will come.
+    operation_list busy_with;
+    bool with_many_alike = false;  ///< That is what it is busy with, be it one.
 
-    [[nodiscard]] bool is_idle() const noexcept { return ready && !busy_with; }
+    [[nodiscard]] bool is_idle() const noexcept { return ready && busy_with.empty(); }
 
   private:
     void on_ready() override { ready = true; }
-    void on_reply(const row& answer) override { owner_.on_reply(*this, answer); }
+    void on_reply(const row_list& rows) override { owner_.on_reply(*this, rows); }
     void on_refused(const refusal& why) override { owner_.on_refused(*this, why); }
     void on_closed(const lock_error& why, const std::optional<refusal>& refused) override {
         owner_.on_closed(*this, why, refused);

@@ -55,13 +55,23 @@ outcome lock_operation::result() {
     return std::move(outcome_);
 }
 
-void lock_operation::answer(const row& reply) noexcept {
+bool lock_operation::answer(const row& reply) noexcept {
+    if (!in_doubt_ && has_to_wait(what_, reply)) return false;
     try {
         outcome_ = decoded(reply);
     } catch (...) {
         failure_ = std::current_exception();
         // No answer that makes sense, or no memory to take it.
         undo(in_doubt_ ? doubts_after_a_broken_connection : 0);
+    }
+    return true;
+}
+
+void lock_operation::answer_late(const row& reply) noexcept {
+    try {
+        if (!has_to_wait(what_, reply) && decode(what_, reply, where_).ok) undo(0);
+    } catch (const std::exception&) {
+        undo(0);
     }
 }
 
@@ -95,7 +105,7 @@ bool lock_operation::ask_again() noexcept {
         if (auto acquisition = std::get_if<acquire_request>(&what_)) {
             auto asked = *acquisition;
             asked.key = key_;
-            transaction_ = encode_resolution(asked, *sql_, time_until(deadline_));
+            call_ = encode_resolution(asked, *sql_, time_until(deadline_));
         }
     } catch (const std::bad_alloc&) {
         return false;

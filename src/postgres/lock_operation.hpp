@@ -32,7 +32,8 @@ class lock_operation : public operation {
     void abandon() noexcept;
 
   private:
-    void answer(const row& reply) noexcept override;
+    [[nodiscard]] bool answer(const row& reply) noexcept override;
+    void answer_late(const row& reply) noexcept override;
     void fail(const lock_error& why) noexcept override;
     [[nodiscard]] bool ask_again() noexcept override;
     void lose() noexcept override;

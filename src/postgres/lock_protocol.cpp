@@ -20,11 +20,20 @@ std::string storage_key(std::string_view key) {
     return make_storage_key("", key, budget);
 }
 
-step enter(const statements& sql, const std::string& key, milliseconds patience) {
+/// For the statement that waits.
+std::vector<std::string> turn_of(const std::string& key, milliseconds patience) {
     // Zero would mean: for ever.
     constexpr milliseconds least{1};
     constexpr milliseconds most{std::chrono::hours(24)};
-    return {&sql.enter, {key, std::to_string(std::clamp(patience, least, most).count())}};
+    return {key, std::to_string(std::clamp(patience, least, most).count())};
+}
+
+call release_of(const lock_id& id, const statements& sql) {
+    return {.what = &sql.release, .parameters = {id.to_string()}, .takes_lists = true};
+}
+
+call one(const statement& what, std::vector<std::string> parameters) {
+    return {.what = &what, .parameters = std::move(parameters)};
 }
 
 struct encoder {
@@ -32,27 +41,27 @@ struct encoder {
     bool cleanup;
     milliseconds patience;
 
-    transaction operator()(const acquire_request& what) const {
+    call operator()(const acquire_request& what) const {
         const std::string key = storage_key(what.key);
-        return {enter(sql, key, patience),
-                {&sql.acquire,
-                 {key, std::string(what.key), what.id.to_string(), std::to_string(what.ttl.count()),
-                  make_fence_key("", key, budget)}}};
+        return {.what = &sql.acquire,
+                .parameters = {key, std::string(what.key), what.id.to_string(),
+                               std::to_string(what.ttl.count()), make_fence_key("", key, budget)},
+                .takes_lists = true,
+                .enter = &sql.enter,
+                .enter_parameters = turn_of(key, patience)};
     }
-    transaction operator()(const release_request& what) const {
-        return {{&sql.release, {what.id.to_string()}}};
+    call operator()(const release_request& what) const { return release_of(what.id, sql); }
+    call operator()(const extend_request& what) const {
+        return one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
     }
-    transaction operator()(const extend_request& what) const {
-        return {{&sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())}}};
+    call operator()(const is_locked_request& what) const {
+        return one(cleanup ? sql.is_locked_with_cleanup : sql.is_locked, {storage_key(what.key)});
     }
-    transaction operator()(const is_locked_request& what) const {
-        return {{cleanup ? &sql.is_locked_with_cleanup : &sql.is_locked, {storage_key(what.key)}}};
+    call operator()(const key_lookup_request& what) const {
+        return one(sql.lookup_key, {storage_key(what.key)});
     }
-    transaction operator()(const key_lookup_request& what) const {
-        return {{&sql.lookup_key, {storage_key(what.key)}}};
-    }
-    transaction operator()(const id_lookup_request& what) const {
-        return {{&sql.lookup_id, {what.id.to_string()}}};
+    call operator()(const id_lookup_request& what) const {
+        return one(sql.lookup_id, {what.id.to_string()});
     }
 };
 
@@ -83,9 +92,8 @@ struct decoder {
     [[nodiscard]] unix_time time(std::size_t number) const {
         return unix_time(milliseconds(integer(number)));
     }
-    /// Of a release or an extension; it saw so many rows.
-    [[nodiscard]] outcome not_owned(std::int64_t seen) const {
-        return outcome::failed(seen == 0 ? failure_reason::not_found : failure_reason::expired);
+    [[nodiscard]] static outcome not_owned(bool is_there) {
+        return outcome::failed(is_there ? failure_reason::expired : failure_reason::not_found);
     }
     [[nodiscard]] outcome lookup() const {
         if (answer.empty()) return outcome::nothing_found();
@@ -104,21 +112,22 @@ struct decoder {
 
     outcome operator()(const acquire_request& /*what*/) const {
         if (field(0)) return outcome::locked(milliseconds(integer(0)));
-        if (!field(1)) {
+        if (!field(2)) {
             throw lock_error(error_code::internal,
                              "the fence counter of this key has reached its end (" +
                                  fence::from_counter(fence::max_counter).to_string() +
                                  "); nothing was locked. Use a new key");
         }
-        const auto counter = integer(1);
+        const auto counter = integer(2);
         if (counter < 1 || counter > std::int64_t{fence::max_counter}) refuse();
-        return outcome::granted(time(2), fence::from_counter(static_cast<std::uint64_t>(counter)));
+        return outcome::granted(time(3), fence::from_counter(static_cast<std::uint64_t>(counter)));
     }
     outcome operator()(const release_request& /*what*/) const {
-        return integer(0) > 0 ? outcome::done() : not_owned(integer(1));
+        const auto said = integer(0);
+        return said == 1 ? outcome::done() : not_owned(said == -2);
     }
     outcome operator()(const extend_request& /*what*/) const {
-        return field(0) ? outcome::extended(time(0)) : not_owned(integer(1));
+        return field(0) ? outcome::extended(time(0)) : not_owned(integer(1) > 0);
     }
     outcome operator()(const is_locked_request& /*what*/) const {
         return outcome::yes_or_no(!answer.empty());
@@ -129,23 +138,34 @@ struct decoder {
 
 }  // namespace
 
-transaction encode(const request& what, const statements& sql, bool cleanup,
-                   milliseconds patience) {
+call encode(const request& what, const statements& sql, bool cleanup, milliseconds patience) {
     return std::visit(encoder{sql, cleanup, patience}, what);
+}
+
+bool has_to_wait(const request& what, const row& answer) {
+    return std::holds_alternative<acquire_request>(what) && answer.size() > 1 && !answer[0] &&
+           answer[1] == "f";
 }
 
 outcome decode(const request& what, const row& answer, const std::string& where) {
     return std::visit(decoder{answer, where}, what);
 }
 
-transaction encode_resolution(const acquire_request& what, const statements& sql,
-                              milliseconds patience) {
-    return {enter(sql, storage_key(what.key), patience), {&sql.lookup_id, {what.id.to_string()}}};
+call encode_resolution(const acquire_request& what, const statements& sql, milliseconds patience) {
+    call asked = one(sql.lookup_id, {what.id.to_string()});
+    asked.enter = &sql.enter;
+    asked.enter_parameters = turn_of(storage_key(what.key), patience);
+    asked.always_enters = true;
+    return asked;
 }
 
-transaction encode_undoing(const lock_id& id, const std::string& key, const statements& sql,
-                           milliseconds patience) {
-    return {enter(sql, storage_key(key), patience), {&sql.release, {id.to_string()}}};
+call encode_undoing(const lock_id& id, const std::string& key, const statements& sql,
+                    milliseconds patience) {
+    call asked = release_of(id, sql);
+    asked.enter = &sql.enter;
+    asked.enter_parameters = turn_of(storage_key(key), patience);
+    asked.always_enters = true;
+    return asked;
 }
 
 }  // namespace syncguard::postgres

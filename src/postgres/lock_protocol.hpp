@@ -1,8 +1,8 @@
-/// Requests as transactions, and rows as outcomes. Pure: no I/O.
+/// Requests as calls, and rows as outcomes. Pure: no I/O.
 #pragma once
 
+#include "call.hpp"
 #include "statements.hpp"
-#include "transaction.hpp"
 
 #include <syncguard/engine.hpp>
 
@@ -12,20 +12,24 @@ namespace syncguard::postgres {
 
 /// `patience` is how long the server may wait for others who acquire the same key. Throws
 /// `lock_error` (invalid_argument) for a key that the server cannot store.
-[[nodiscard]] transaction encode(const request& what, const statements& sql, bool cleanup,
-                                 milliseconds patience);
+[[nodiscard]] call encode(const request& what, const statements& sql, bool cleanup,
+                          milliseconds patience);
+
+/// Whether this is no answer yet: others are acquiring the same key, and the call has to wait for
+/// them, alone.
+[[nodiscard]] bool has_to_wait(const request& what, const row& answer);
 
 /// What the server answered to `what`. Throws `lock_error` for an answer that makes no sense;
 /// messages name the server by `where`.
 [[nodiscard]] outcome decode(const request& what, const row& answer, const std::string& where);
 
 /// Asks whether an acquisition, of which nothing was heard, has been performed.
-[[nodiscard]] transaction encode_resolution(const acquire_request& what, const statements& sql,
-                                            milliseconds patience);
+[[nodiscard]] call encode_resolution(const acquire_request& what, const statements& sql,
+                                     milliseconds patience);
 
 /// The release that follows an acquisition of which nothing was heard. It waits behind it, should
 /// it still be waiting itself.
-[[nodiscard]] transaction encode_undoing(const lock_id& id, const std::string& key,
-                                         const statements& sql, milliseconds patience);
+[[nodiscard]] call encode_undoing(const lock_id& id, const std::string& key, const statements& sql,
+                                  milliseconds patience);
 
 }  // namespace syncguard::postgres

@@ -6,31 +6,28 @@
 
 #include <exception>
 #include <memory>
-#include <vector>
+#include <utility>
 
 namespace syncguard::postgres {
 
 class schema_operation : public operation {
   public:
-    schema_operation(std::shared_ptr<const std::vector<statement>> sql, time_point deadline)
-        : operation(steps_of(*sql), deadline), sql_(std::move(sql)) {}
+    schema_operation(std::shared_ptr<const schema_statements> sql, time_point deadline)
+        : operation(
+              {.what = &sql->create, .parameters = {}, .enter = &sql->enter, .always_enters = true},
+              deadline),
+          sql_(std::move(sql)) {}
 
     void throw_if_failed() const {
         if (failure_) std::rethrow_exception(failure_);
     }
 
   private:
-    static transaction steps_of(const std::vector<statement>& sql) {
-        transaction steps;
-        for (const auto& each : sql)
-            steps.push_back({&each, {}});
-        return steps;
-    }
-    void answer(const row& /*reply*/) noexcept override {}
+    [[nodiscard]] bool answer(const row& /*reply*/) noexcept override { return true; }
     void fail(const lock_error& why) noexcept override { failure_ = std::make_exception_ptr(why); }
     [[nodiscard]] bool ask_again() noexcept override { return true; }
 
-    const std::shared_ptr<const std::vector<statement>> sql_;
+    const std::shared_ptr<const schema_statements> sql_;
     std::exception_ptr failure_;
 };
 

@@ -31,40 +31,61 @@ statement named(std::string text) {
 }
 
 std::string acquire_text(const quoted_names& tables) {
-    // The statement sees what was committed before it began, which is after `enter` has waited. So
-    // whoever follows the protocol has nothing left to change, but for two: an extension and a
-    // removal by lock id, which wait for the row alone. The upsert waits for them and sees what
-    // they did; a lock that was extended under its hands it leaves alone. The fence counter was
-    // raised for nothing then: the division undoes it all.
-    return "WITH clock AS MATERIALIZED (SELECT " + now_ms +
+    // The statement sees what was committed before it began. Whoever has written since then, before
+    // this one got the right to, is met by the upsert, which sees all and leaves a live lock alone;
+    // so is an extension or removal by lock id, which has the row alone and is waited for. The
+    // fence counter was raised for nothing then: the division undoes it all.
+    return "WITH input AS MATERIALIZED (SELECT i.*, "
+           "pg_try_advisory_xact_lock(hashtext(i.key)) AS mine FROM "
+           "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) "
+           "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, place)), "
+           "clock AS MATERIALIZED (SELECT " +
+           now_ms +
            " AS ms), "
-           "held AS MATERIALIZED (SELECT l.expires_at_ms + " +
+           "held AS MATERIALIZED (SELECT l.key, l.expires_at_ms + " +
            tolerance + " - clock.ms AS left_ms FROM " + tables.locks +
-           " AS l, clock WHERE l.key = $1::text AND l.expires_at_ms > clock.ms - " + tolerance +
+           " AS l, clock WHERE l.key = ANY ($1::text[]) AND l.expires_at_ms > clock.ms - " +
+           tolerance +
            "), "
            "raised AS (INSERT INTO " +
            tables.fence_counters +
            " AS c (fence_key, fence, key_debug) "
-           "SELECT $5::text, 1, $2::text WHERE NOT EXISTS (SELECT FROM held) "
+           "SELECT i.fence_key, 1, i.user_key FROM input AS i "
+           "WHERE i.mine AND NOT EXISTS (SELECT FROM held WHERE held.key = i.key) "
            "ON CONFLICT (fence_key) DO UPDATE SET fence = c.fence + 1 WHERE c.fence < " +
            last_fence +
-           " RETURNING c.fence), "
+           " RETURNING c.fence_key, c.fence), "
            "put AS (INSERT INTO " +
            tables.locks +
            " AS l (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key) "
-           "SELECT $1::text, $3::text, clock.ms + $4::bigint, clock.ms, "
-           "lpad(raised.fence::text, 15, '0'), $2::text FROM raised, clock "
+           "SELECT i.key, i.lock_id, clock.ms + i.ttl, clock.ms, "
+           "lpad(raised.fence::text, 15, '0'), i.user_key "
+           "FROM input AS i JOIN raised USING (fence_key), clock "
            "ON CONFLICT (key) DO UPDATE SET lock_id = excluded.lock_id, "
            "(expires_at_ms, acquired_at_ms) = "
-           "(SELECT later.ms + $4::bigint, later.ms FROM (SELECT " +
+           "(SELECT later.ms + excluded.expires_at_ms - excluded.acquired_at_ms, later.ms "
+           "FROM (SELECT " +
            now_ms +
            " AS ms OFFSET 0) AS later), "
            "fence = excluded.fence, user_key = excluded.user_key WHERE l.expires_at_ms <= " +
            now_ms + " - " + tolerance +
-           " RETURNING l.expires_at_ms) "
-           "SELECT (SELECT left_ms FROM held), (SELECT fence FROM raised), "
-           "CASE WHEN EXISTS (SELECT FROM raised) "
-           "THEN coalesce((SELECT expires_at_ms FROM put), 1 / (SELECT count(*) FROM put)) END";
+           " RETURNING l.key, l.expires_at_ms) "
+           "SELECT held.left_ms, i.mine, raised.fence, "
+           "CASE WHEN raised.fence IS NOT NULL "
+           "THEN coalesce(put.expires_at_ms, 1 / (SELECT count(*) FROM put WHERE put.key = i.key)) "
+           "END FROM input AS i LEFT JOIN held USING (key) LEFT JOIN raised USING (fence_key) "
+           "LEFT JOIN put USING (key) ORDER BY i.place";
+}
+
+std::string release_text(const quoted_names& tables) {
+    return "WITH gone AS (DELETE FROM " + tables.locks + " WHERE lock_id = ANY ($1::text[]) AND " +
+           live() +
+           " RETURNING lock_id) "
+           "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 WHEN (SELECT count(*) FROM " +
+           tables.locks +
+           " AS l WHERE l.lock_id = i.lock_id) > 0 THEN -2 ELSE -1 END "
+           "FROM unnest($1::text[]) WITH ORDINALITY AS i (lock_id, place) "
+           "LEFT JOIN gone USING (lock_id) ORDER BY i.place";
 }
 
 std::string lookup_text(const quoted_names& tables, const char* column) {
@@ -84,10 +105,7 @@ statements::statements(const quoted_names& tables)
     : enter(named("SELECT set_config('lock_timeout', $2::text, true), "
                   "pg_advisory_xact_lock(hashtext($1::text))")),
       acquire(named(acquire_text(tables))),
-      release(named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE lock_id = $1::text AND " +
-                    live() +
-                    " RETURNING 1) SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM " +
-                    tables.locks + " WHERE lock_id = $1::text)")),
+      release(named(release_text(tables))),
       extend(named("WITH extended AS (UPDATE " + tables.locks + " SET expires_at_ms = " + now_ms +
                    " + $2::bigint WHERE lock_id = $1::text AND " + live() +
                    " RETURNING expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "

@@ -11,11 +11,11 @@ struct statements {
 
     /// Waits for the right to acquire a key, at most so many milliseconds: ($1 key, $2 patience).
     statement enter;
-    /// After `enter`. ($1 key, $2 user key, $3 lock id, $4 ttl, $5 fence key) gives (what is left
-    /// of the lock that is in the way, fence, end of the new lock): one of the first two or none,
-    /// which means that the fence counter is at its end.
+    /// Takes that right where nobody has it. Lists ($1 keys, $2 user keys, $3 lock ids, $4 ttls, $5
+    /// fence keys) give rows (what is left of the lock that is in the way, whether nobody else is
+    /// at it, fence, end of the new lock). Without the first three the fence counter is at its end.
     statement acquire;
-    /// ($1 lock id) gives (removed, seen), both as numbers of rows.
+    /// A list ($1 lock ids) gives rows (released): 1, -1 if there was none, -2 if it had ended.
     statement release;
     /// ($1 lock id, $2 ttl) gives (end, seen).
     statement extend;

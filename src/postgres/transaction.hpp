@@ -25,8 +25,11 @@ struct step {
 /// others have committed meanwhile.
 using transaction = std::vector<step>;
 
-/// The first row that the last statement returned; no fields if there was none.
+/// One row; no fields where there was none.
 using row = std::vector<std::optional<std::string>>;
+
+/// All rows that the last statement returned.
+using row_list = std::vector<row>;
 
 /// The server's word that it did nothing.
 struct refusal {

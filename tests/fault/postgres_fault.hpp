@@ -1,7 +1,6 @@
 /// The ground of the PostgreSQL fault tests.
 #pragma once
 
-#include "contract/door.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_proxy.hpp"

@@ -14,7 +14,8 @@ namespace {
 class postgres_refusals : public on_postgres {
   protected:
     /// A connection with a setting of its own, as an administrator may have made the default.
-    static std::string with(const std::string& setting) {
+    static std::string with(std::string setting) {
+        setting.replace(setting.find('='), 1, "%3D");
         return server().url() + "&options=-c%20" + setting;
     }
     static void wait_for_waiting(const char* count = "1") {
