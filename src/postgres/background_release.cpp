@@ -21,7 +21,7 @@ time_point end_of_attempt(time_point lock_ends_at) {
 background_release::background_release(const lock_id& id, std::string key, time_point lock_ends_at,
                                        unsigned doubts, std::shared_ptr<const statements> sql,
                                        std::weak_ptr<client> by)
-    : operation(encode_undoing(id, key, *sql, longest_attempt), end_of_attempt(lock_ends_at)),
+    : operation(encode_undoing(id, key, *sql), end_of_attempt(lock_ends_at)),
       id_(id),
       key_(std::move(key)),
       lock_ends_at_(lock_ends_at),

@@ -3,6 +3,8 @@
 
 #include "transaction.hpp"
 
+#include <syncguard/time.hpp>
+
 #include <span>
 #include <string>
 #include <vector>
@@ -19,12 +21,15 @@ struct call {
 
     /// For what has to wait its turn on the server; null where nothing has to.
     const statement* enter = nullptr;
-    std::vector<std::string> enter_parameters{};
+    /// Behind whom: the first parameter of `enter`. The second says for how long. Without the first
+    /// there is none.
+    std::string turn{};
     /// Whether it has to from the first. Else it is tried without, and alone with it if that fails.
     bool always_enters = false;
 };
 
-/// The transaction that performs calls together, or one of them alone.
-[[nodiscard]] transaction transaction_of(std::span<const call* const> calls, bool alone);
+/// The transaction that performs calls together, or one of them alone, with so much time left.
+[[nodiscard]] transaction transaction_of(std::span<const call* const> calls, bool alone,
+                                         milliseconds time_left);
 
 }  // namespace syncguard::postgres

@@ -320,9 +320,11 @@ void client::send(link& on, operation_queue& from) {
         if (statement_timeout_) bring_forward(*each, steady_clock::now() + *statement_timeout_);
         calls.push_back(&each->call_);
     }
+    const auto time_left =
+        std::chrono::ceil<milliseconds>(on.busy_with.front()->deadline_ - steady_clock::now());
     transaction together;
     try {
-        together = transaction_of(calls, alone);
+        together = transaction_of(calls, alone, time_left);
     } catch (const std::bad_alloc&) {
         for (const auto& each : close(on))
             fail(each, {error_code::internal, "out of memory"});

@@ -19,10 +19,6 @@ constexpr milliseconds longest_memory = std::chrono::hours(1);
 /// How often "not found" is not believed where the acquisition may still be under way.
 constexpr unsigned doubts_after_a_broken_connection = 2;
 
-milliseconds time_until(time_point then) {
-    return std::chrono::ceil<milliseconds>(then - std::chrono::steady_clock::now());
-}
-
 std::string key_to_undo(const request& what) {
     const auto* const acquisition = std::get_if<acquire_request>(&what);
     return acquisition == nullptr ? std::string() : std::string(acquisition->key);
@@ -33,7 +29,7 @@ std::string key_to_undo(const request& what) {
 lock_operation::lock_operation(const request& what, const call_limits& limits, bool cleanup,
                                std::shared_ptr<const statements> sql,
                                const std::shared_ptr<client>& by, completion done)
-    : operation(encode(what, *sql, cleanup, time_until(limits.deadline)), limits.deadline),
+    : operation(encode(what, *sql, cleanup), limits.deadline),
       what_(what),
       key_(key_to_undo(what)),
       sql_(std::move(sql)),
@@ -105,7 +101,7 @@ bool lock_operation::ask_again() noexcept {
         if (auto acquisition = std::get_if<acquire_request>(&what_)) {
             auto asked = *acquisition;
             asked.key = key_;
-            call_ = encode_resolution(asked, *sql_, time_until(deadline_));
+            call_ = encode_resolution(asked, *sql_);
         }
     } catch (const std::bad_alloc&) {
         return false;

@@ -3,7 +3,6 @@
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>
 
-#include <algorithm>
 #include <charconv>
 
 namespace syncguard::postgres {
@@ -20,14 +19,6 @@ std::string storage_key(std::string_view key) {
     return make_storage_key("", key, budget);
 }
 
-/// For the statement that waits.
-std::vector<std::string> turn_of(const std::string& key, milliseconds patience) {
-    // Zero would mean: for ever.
-    constexpr milliseconds least{1};
-    constexpr milliseconds most{std::chrono::hours(24)};
-    return {key, std::to_string(std::clamp(patience, least, most).count())};
-}
-
 call release_of(const lock_id& id, const statements& sql) {
     return {.what = &sql.release, .parameters = {id.to_string()}, .takes_lists = true};
 }
@@ -39,7 +30,6 @@ call one(const statement& what, std::vector<std::string> parameters) {
 struct encoder {
     const statements& sql;
     bool cleanup;
-    milliseconds patience;
 
     call operator()(const acquire_request& what) const {
         const std::string key = storage_key(what.key);
@@ -48,7 +38,7 @@ struct encoder {
                                std::to_string(what.ttl.count()), make_fence_key("", key, budget)},
                 .takes_lists = true,
                 .enter = &sql.enter,
-                .enter_parameters = turn_of(key, patience)};
+                .turn = key};
     }
     call operator()(const release_request& what) const { return release_of(what.id, sql); }
     call operator()(const extend_request& what) const {
@@ -138,8 +128,8 @@ struct decoder {
 
 }  // namespace
 
-call encode(const request& what, const statements& sql, bool cleanup, milliseconds patience) {
-    return std::visit(encoder{sql, cleanup, patience}, what);
+call encode(const request& what, const statements& sql, bool cleanup) {
+    return std::visit(encoder{sql, cleanup}, what);
 }
 
 bool has_to_wait(const request& what, const row& answer) {
@@ -151,19 +141,18 @@ outcome decode(const request& what, const row& answer, const std::string& where)
     return std::visit(decoder{answer, where}, what);
 }
 
-call encode_resolution(const acquire_request& what, const statements& sql, milliseconds patience) {
+call encode_resolution(const acquire_request& what, const statements& sql) {
     call asked = one(sql.lookup_id, {what.id.to_string()});
     asked.enter = &sql.enter;
-    asked.enter_parameters = turn_of(storage_key(what.key), patience);
+    asked.turn = storage_key(what.key);
     asked.always_enters = true;
     return asked;
 }
 
-call encode_undoing(const lock_id& id, const std::string& key, const statements& sql,
-                    milliseconds patience) {
+call encode_undoing(const lock_id& id, const std::string& key, const statements& sql) {
     call asked = release_of(id, sql);
     asked.enter = &sql.enter;
-    asked.enter_parameters = turn_of(storage_key(key), patience);
+    asked.turn = storage_key(key);
     asked.always_enters = true;
     return asked;
 }

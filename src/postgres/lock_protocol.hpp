@@ -10,10 +10,8 @@
 
 namespace syncguard::postgres {
 
-/// `patience` is how long the server may wait for others who acquire the same key. Throws
-/// `lock_error` (invalid_argument) for a key that the server cannot store.
-[[nodiscard]] call encode(const request& what, const statements& sql, bool cleanup,
-                          milliseconds patience);
+/// Throws `lock_error` (invalid_argument) for a key that the server cannot store.
+[[nodiscard]] call encode(const request& what, const statements& sql, bool cleanup);
 
 /// Whether this is no answer yet: others are acquiring the same key, and the call has to wait for
 /// them, alone.
@@ -24,12 +22,10 @@ namespace syncguard::postgres {
 [[nodiscard]] outcome decode(const request& what, const row& answer, const std::string& where);
 
 /// Asks whether an acquisition, of which nothing was heard, has been performed.
-[[nodiscard]] call encode_resolution(const acquire_request& what, const statements& sql,
-                                     milliseconds patience);
+[[nodiscard]] call encode_resolution(const acquire_request& what, const statements& sql);
 
 /// The release that follows an acquisition of which nothing was heard. It waits behind it, should
 /// it still be waiting itself.
-[[nodiscard]] call encode_undoing(const lock_id& id, const std::string& key, const statements& sql,
-                                  milliseconds patience);
+[[nodiscard]] call encode_undoing(const lock_id& id, const std::string& key, const statements& sql);
 
 }  // namespace syncguard::postgres

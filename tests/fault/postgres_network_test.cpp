@@ -26,7 +26,7 @@ TEST_F(postgres_network, an_acquisition_cut_anywhere_is_granted_in_truth_or_leav
                 "k:" + std::to_string(static_cast<int>(way)) + ":" + std::to_string(bytes);
             const auto cuts = proxy_.cuts();
             proxy_.arm_cut(way, bytes);
-            any_result lease;
+            acquire_result<any_capabilities> lease;
             try {
                 lease = locks.acquire(key, {.ttl = 60s});
             } catch (const lock_error& failure) {

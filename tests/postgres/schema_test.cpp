@@ -56,6 +56,7 @@ TEST_F(postgres_schema, many_may_set_up_at_once) {
 }
 
 TEST_F(postgres_schema, is_never_made_by_an_operation_and_its_absence_is_told) {
+    server().run("DROP TABLE IF EXISTS absent_locks, absent_counters");
     const auto backend = open_named("absent_locks", "absent_counters");
     const auto failure =
         expect_error(error_code::invalid_argument, [&] { (void)backend.acquire("k"); });
