@@ -21,6 +21,8 @@ constexpr std::size_t most_unfinished = 100'000;
 /// transaction with many costs the server little more than one with few.
 constexpr std::size_t most_lists_under_way = 4;
 constexpr std::size_t operations_per_list = 32;
+/// Those that take longer wait for somebody on the server, and hold up no others.
+constexpr milliseconds usual_time_of_a_list{100};
 /// How far is looked for operations alike.
 constexpr std::size_t longest_look = 128;
 /// How long a few others may wait to be looked at meanwhile.
@@ -280,9 +282,12 @@ client::operation_queue* client::next_queue() {
 }
 
 std::size_t client::lists_under_way() const {
-    return static_cast<std::size_t>(std::count_if(
-        links_.begin(), links_.end(),
-        [](const auto& each) { return each->with_many_alike && !each->busy_with.empty(); }));
+    const auto stuck_since = steady_clock::now() - usual_time_of_a_list;
+    return static_cast<std::size_t>(
+        std::count_if(links_.begin(), links_.end(), [&](const auto& each) {
+            return each->with_many_alike && !each->busy_with.empty() &&
+                   each->busy_since > stuck_since;
+        }));
 }
 
 link* client::idle_link(bool reserved) const {
@@ -313,15 +318,16 @@ void client::send(link& on, operation_queue& from) {
     from.pop_front();
     const bool alone = on.busy_with.front()->alone_;
     on.with_many_alike = &from == &alike_;
+    on.busy_since = steady_clock::now();
     if (on.with_many_alike) gather(on, from);
     for (const auto& each : on.busy_with) {
         each->state_ = operation::state::sent;
         each->sent_on_ = &on;
-        if (statement_timeout_) bring_forward(*each, steady_clock::now() + *statement_timeout_);
+        if (statement_timeout_) bring_forward(*each, on.busy_since + *statement_timeout_);
         calls.push_back(&each->call_);
     }
     const auto time_left =
-        std::chrono::ceil<milliseconds>(on.busy_with.front()->deadline_ - steady_clock::now());
+        std::chrono::ceil<milliseconds>(on.busy_with.front()->deadline_ - on.busy_since);
     transaction together;
     try {
         together = transaction_of(calls, alone, time_left);

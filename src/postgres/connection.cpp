@@ -27,7 +27,6 @@ const statement forget_plans{.name = {}, .text = "DISCARD PLANS"};
 
 struct clearer {
     void operator()(PGresult* result) const noexcept { PQclear(result); }
-    void operator()(PGnotify* news) const noexcept { PQfreemem(news); }
 };
 
 row_list rows_of(const PGresult& result) {
@@ -309,11 +308,6 @@ void connection::flush() {
 void connection::take_input() {
     const bool alive = PQconsumeInput(session_.get()) == 1;
     take_results();
-    while (!closed_) {
-        const std::unique_ptr<PGnotify, clearer> news(PQnotifies(session_.get()));
-        if (!news) break;
-        told_->on_notification(news->extra);
-    }
     if (closed_) return;
     if (!alive || PQstatus(session_.get()) == CONNECTION_BAD) throw broken();
     flush();

@@ -42,8 +42,6 @@ class connection : public std::enable_shared_from_this<connection> {
         /// The end: the connection could not be made, broke, or made no sense. With a refusal it
         /// is known that nothing came of the transaction under way.
         virtual void on_closed(const lock_error& why, const std::optional<refusal>& refused) = 0;
-        /// Somebody has notified a channel that this connection listens to.
-        virtual void on_notification(std::string_view payload) = 0;
 
         listener() = default;
         listener(const listener&) = delete;

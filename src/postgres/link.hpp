@@ -23,6 +23,7 @@ class link final : public connection::listener {
     /// In the order of the rows that will come.
     operation_list busy_with;
     bool with_many_alike = false;  ///< That is what it is busy with, be it one.
+    time_point busy_since{};
 
     [[nodiscard]] bool is_idle() const noexcept { return ready && busy_with.empty(); }
 
@@ -33,7 +34,6 @@ class link final : public connection::listener {
     void on_closed(const lock_error& why, const std::optional<refusal>& refused) override {
         owner_.on_closed(*this, why, refused);
     }
-    void on_notification(std::string_view /*payload*/) override {}
 
     client& owner_;
 };
