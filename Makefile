@@ -4,8 +4,7 @@
 #   make test    build, and run every test
 #   make bench   measure, and check the figures against their bars
 #   make lint    format and clang-tidy
-#   make asan    unit, contract, redis, firestore and their fault tests under AddressSanitizer and
-#                UBSan
+#   make asan    unit, contract and engine tests under AddressSanitizer and UBSan
 #   make tsan    unit, contract and redis_fault tests under ThreadSanitizer
 #   make fuzz    every fuzzer for FUZZ_SECONDS (30), with the same sanitizers as asan
 
@@ -36,8 +35,8 @@ lint:
 # ThreadSanitizer has little to find where one thread at a time asks a server for its rules.
 watched_by_tsan = syncguard_unit_tests syncguard_contract_tests syncguard_redis_fault_tests \
   syncguard_firestore_keeper
-watched_by_asan = $(watched_by_tsan) syncguard_redis_tests syncguard_firestore_tests \
-  syncguard_firestore_fault_tests
+watched_by_asan = $(watched_by_tsan) syncguard_redis_tests syncguard_postgres_tests \
+  syncguard_postgres_fault_tests syncguard_firestore_tests syncguard_firestore_fault_tests
 
 asan tsan:
 	@tools/setup build test

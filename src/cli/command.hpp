@@ -28,6 +28,7 @@ void add_lookup(CLI::App& program, command& chosen);
 void add_release(CLI::App& program, command& chosen);
 /// `command_line` is what followed `--`: it is not the parser's business.
 void add_run(CLI::App& program, command& chosen, std::vector<std::string> command_line);
+void add_setup(CLI::App& program, command& chosen);
 void add_status(CLI::App& program, command& chosen);
 
 }  // namespace syncguard::cli

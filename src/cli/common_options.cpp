@@ -49,7 +49,7 @@ void add_common_options(CLI::App& subcommand, common_options& options) {
     subcommand
         .add_option("--backend", options.backend,
                     "Where the locks are: a URL such as sqlite:, sqlite:/path/locks.db or "
-                    "redis://host (default: sqlite:)")
+                    "redis://host or postgres://host/database (default: sqlite:)")
         ->envname(backend_variable)
         ->type_name("URL");
     subcommand.add_flag("--json", options.json, "Answer with one JSON object");

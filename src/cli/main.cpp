@@ -114,6 +114,7 @@ int start(std::span<char*> arguments) {
     add_extend(program, chosen);
     add_status(program, chosen);
     add_lookup(program, chosen);
+    add_setup(program, chosen);
 
     if (own.empty()) {
         std::cout << program.help();

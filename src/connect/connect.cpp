@@ -7,6 +7,9 @@
 #ifdef SYNCGUARD_WITH_FIRESTORE
 #include <syncguard/firestore.hpp>
 #endif
+#ifdef SYNCGUARD_WITH_POSTGRES
+#include <syncguard/postgres.hpp>
+#endif
 #ifdef SYNCGUARD_WITH_REDIS
 #include <syncguard/redis.hpp>
 #endif
@@ -59,6 +62,13 @@ any_backend open_firestore(const backend_url& url, backend_options options) {
 #else
 constexpr opener open_firestore = nullptr;
 #endif
+#ifdef SYNCGUARD_WITH_POSTGRES
+any_backend open_postgres(const backend_url& url, backend_options options) {
+    return postgres::backend(postgres::parse_url(url.text()), std::move(options));
+}
+#else
+constexpr opener open_postgres = nullptr;
+#endif
 
 struct engine_entry {
     std::string_view scheme;
@@ -66,9 +76,10 @@ struct engine_entry {
 };
 
 constexpr std::array engines{
-    engine_entry{"memory", &open_memory},   engine_entry{"sqlite", open_sqlite},
-    engine_entry{"redis", open_redis},      engine_entry{"rediss", open_redis},
-    engine_entry{"redis+unix", open_redis}, engine_entry{"firestore", open_firestore},
+    engine_entry{"memory", &open_memory},      engine_entry{"sqlite", open_sqlite},
+    engine_entry{"redis", open_redis},         engine_entry{"rediss", open_redis},
+    engine_entry{"redis+unix", open_redis},    engine_entry{"postgres", open_postgres},
+    engine_entry{"postgresql", open_postgres}, engine_entry{"firestore", open_firestore},
 };
 
 std::string known_schemes() {

@@ -38,6 +38,9 @@ class memory_store : public store {
 std::vector<store_kind> all_stores() {
     std::vector<store_kind> stores = {
         {"memory", false, [] { return std::make_unique<memory_store>(); }},
+#ifdef SYNCGUARD_WITH_POSTGRES
+        {"postgres", true, &make_postgres_store, false},
+#endif
 #ifdef SYNCGUARD_WITH_REDIS
         {"redis", true, &make_redis_store},
 #endif

@@ -37,6 +37,9 @@ class store {
         return failure_reason::expired;
     }
 
+    /// Whether it takes keys that hold a NUL byte. Who does not refuses them.
+    [[nodiscard]] virtual bool stores_nul() const { return true; }
+
     /// Puts a fence counter where years of use would have brought it. Before the key's first use.
     virtual void set_fence_counter(const std::string& key, std::uint64_t counter) = 0;
 
@@ -61,6 +64,7 @@ struct store_kind {
 [[nodiscard]] std::unique_ptr<store> make_firestore_store();
 /// Whether there is a server for it.
 [[nodiscard]] bool firestore_can_be_tested();
+[[nodiscard]] std::unique_ptr<store> make_postgres_store();
 [[nodiscard]] std::unique_ptr<store> make_redis_store();
 [[nodiscard]] std::unique_ptr<store> make_sqlite_store();
 

@@ -23,6 +23,8 @@ class controlled_clock {
     /// What a process needs in its environment to live by this clock, as NAME=value.
     [[nodiscard]] std::vector<std::string> environment() const;
 
+    [[nodiscard]] bool is_frozen() const { return page_->frozen_at != 0; }
+
     /// Steps the clock, forward or backward, frozen or running.
     void advance(std::chrono::milliseconds by);
     /// Lets it run from now on, that much ahead of the host's clock.

@@ -1,0 +1,202 @@
+/// The PostgreSQL engine beside what else one could do: the same statements sent by hand, another
+/// implementation's protocol, and pgbench calling functions on the server.
+#include "../src/postgres/lock_protocol.hpp"
+#include "../tests/support/postgres_peer.hpp"
+#include "../tests/support/postgres_server.hpp"
+#include "support/bars.hpp"
+#include "support/one_cpu.hpp"
+#include "support/pgbench.hpp"
+#include "support/pipelined_statements.hpp"
+#include "support/rounds.hpp"
+
+#include <syncguard/postgres.hpp>
+
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <future>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace syncguard::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Without waiting for the disk, which would bound all contestants alike.
+///
+/// They are made all at once, before there is an engine: engines are brought to rest by a fork.
+struct servers {
+    test::postgres_server busy{{.settings = {"max_connections=150", "shared_buffers=64MB",
+                                             "autovacuum=on", "autovacuum_naptime=10"}}};
+    std::optional<one_cpu> confinement{std::in_place};
+    test::postgres_server of_round_trips{{.settings = {"autovacuum=on"}}};
+};
+
+servers& all_servers() {
+    static servers made;
+    return made;
+}
+
+void acquire_and_release(const postgres::backend& locks, const std::string& key) {
+    auto lease = locks.acquire(key, {.ttl = 30s});
+    if (!lease || !lease->release().ok) throw std::runtime_error(key + " was not granted");
+}
+
+void syncguard_pair(benchmark::State& state) {
+    static const postgres::backend locks({.connection = all_servers().of_round_trips.url()});
+    for (auto _ : state)
+        acquire_and_release(locks, "bench:payment:4711");
+}
+
+void same_statements_by_hand(benchmark::State& state) {
+    static pipelined_statements peer(all_servers().of_round_trips.url());
+    for (auto _ : state)
+        peer.pair("bench:invoice:4711");
+}
+
+BENCHMARK(syncguard_pair)->UseRealTime();
+BENCHMARK(same_statements_by_hand)->UseRealTime();
+
+constexpr auto warm_up = 300ms;
+constexpr auto span = 1s;
+constexpr int rounds = 7;
+
+/// Many threads, each with a key of its own; `pair` acquires and releases.
+double operations_per_second(std::size_t threads,
+                             const std::function<std::function<void()>(std::size_t)>& make_pair) {
+    struct alignas(64) counter {
+        std::atomic<long> operations{0};
+    };
+    std::vector<counter> counters(threads);
+    std::atomic<bool> stopping{false};
+    const auto total = [&] {
+        long sum = 0;
+        for (const auto& each : counters)
+            sum += each.operations.load(std::memory_order_relaxed);
+        return sum;
+    };
+    std::vector<std::future<void>> running;
+    for (std::size_t i = 0; i < threads; ++i) {
+        running.push_back(std::async(std::launch::async, [&, i] {
+            const auto pair = make_pair(i);
+            while (!stopping.load(std::memory_order_relaxed)) {
+                pair();
+                counters[i].operations.fetch_add(2, std::memory_order_relaxed);
+            }
+        }));
+    }
+    std::this_thread::sleep_for(warm_up);
+    const long operations_before = total();
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(span);
+    const long operations = total() - operations_before;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    stopping = true;
+    for (auto& each : running)
+        each.get();
+    return static_cast<double>(operations) / elapsed.count();
+}
+
+double of_syncguard(const postgres::backend& locks, std::size_t threads) {
+    return operations_per_second(threads, [&](std::size_t i) {
+        return [&locks, key = "bench:thread:" + std::to_string(i)] {
+            acquire_and_release(locks, key);
+        };
+    });
+}
+
+double of_peers(const std::string& server, std::size_t sessions) {
+    return operations_per_second(sessions, [&](std::size_t i) {
+        const auto peer = std::make_shared<test::postgres_peer>(server);
+        return [peer, key = "bench:peer:" + std::to_string(i)] {
+            const auto id = test::postgres_peer::new_lock_id();
+            if (!peer->acquire(key, id, 30s) || !peer->release(id)) {
+                throw std::runtime_error(key + " was not granted");
+            }
+        };
+    });
+}
+
+/// Which of some concurrencies suits a contestant best.
+std::size_t best_of(const char* whose, const std::vector<std::size_t>& concurrencies,
+                    const std::function<double(std::size_t)>& measure) {
+    std::size_t best = 0;
+    double most = 0;
+    std::printf("%s:", whose);
+    for (const auto each : concurrencies) {
+        const double rate = measure(each);
+        std::printf("  %zu: %.0f/s", each, rate);
+        if (rate > most) {
+            most = rate;
+            best = each;
+        }
+    }
+    std::printf("\n");
+    return best;
+}
+
+medians measure_throughput() {
+    all_servers().confinement.reset();
+    const auto& server = all_servers().busy;
+    const postgres::backend locks({.connection = server.url()});
+    const pgbench functions(server);
+    const std::string url = server.url();
+    const auto sessions =
+        best_of("peer sessions", {2, 4, 8, 16, 32}, [&](auto n) { return of_peers(url, n); });
+    const auto clients = best_of("pgbench clients", {2, 4, 8, 16, 32},
+                                 [&](auto n) { return functions.operations_per_second(n, 2s); });
+    const auto threads = best_of("syncguard threads", {4, 8, 16, 32, 64},
+                                 [&](auto n) { return of_syncguard(locks, n); });
+    return take_turns(
+        {{"syncguard_threads", [&] { return of_syncguard(locks, threads); }},
+         {"peer_statement_by_statement", [&] { return of_peers(url, sessions); }},
+         {"pgbench_function_calls", [&] { return functions.operations_per_second(clients, 2s); }}},
+        rounds, "operations/s");
+}
+
+}  // namespace
+}  // namespace syncguard::bench
+
+int main(int argc, char** argv) try {
+    using namespace syncguard::bench;
+    all_servers();
+    return run_and_judge(
+        argc, argv,
+        {{.what = "postgres: time of a pair beside the same statements by blocking libpq",
+          .figure =
+              [](const medians& ns) {
+                  return ns.at("syncguard_pair") / ns.at("same_statements_by_hand");
+              },
+          .limit = 1.15,
+          .must_be = bar::direction::at_most,
+          .unit = "x"},
+         {.what = "postgres: threads beside the peers' protocol, statement by statement",
+          .figure =
+              [](const medians& rate) {
+                  return rate.at("syncguard_threads") / rate.at("peer_statement_by_statement");
+              },
+          .limit = 3,
+          .must_be = bar::direction::at_least,
+          .unit = "x"},
+         {.what = "postgres: threads beside pgbench with one function call for each transaction",
+          .figure =
+              [](const medians& rate) {
+                  return rate.at("syncguard_threads") / rate.at("pgbench_function_calls");
+              },
+          .limit = 0.85,
+          .must_be = bar::direction::at_least,
+          .unit = "x"}},
+        measure_throughput);
+} catch (const std::exception& failure) {
+    std::fprintf(stderr, "postgres_bench: %s\n", failure.what());
+    return 1;
+}

@@ -1,0 +1,101 @@
+/// Locks shared through a PostgreSQL server, also with SyncGuard programs in other languages.
+#pragma once
+
+#include <syncguard/backend.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+namespace syncguard::postgres {
+
+struct capabilities {
+    static constexpr std::string_view backend = "postgres";
+    static constexpr bool supports_fencing = true;
+    static constexpr syncguard::time_authority time_authority = syncguard::time_authority::server;
+};
+
+/// Names of tables, each with or without its schema (`app.locks`). They are SQL identifiers as one
+/// writes them without quotes: letters, digits and `_`, in any case. All programs that share locks
+/// use the same.
+struct table_names {
+    std::string locks = "syncguard_locks";
+    std::string fence_counters = "syncguard_fence_counters";
+};
+
+struct options {
+    /// What libpq understands: `postgres://user:password@host:port/database?sslmode=...`, or
+    /// `host=... dbname=...`. Several hosts are tried in turn until one is as
+    /// `target_session_attrs` wants it. What is not said comes from the environment (PGHOST, ...),
+    /// a service file or a password file, as with every libpq program.
+    std::string connection{};
+
+    table_names tables{};
+
+    /// How many connections there are at most for operations that come at the same time; others
+    /// wait their turn. One more is kept for extensions, so that renewals do not wait behind
+    /// others.
+    std::size_t pool_size = 10;
+
+    /// How long making a connection may take, over all hosts. A `connect_timeout` in `connection`
+    /// (in seconds) comes first.
+    milliseconds connect_timeout{5'000};
+    /// How long an operation may wait for its answer once it was sent. Unset: as long as its call.
+    std::optional<milliseconds> statement_timeout{};
+
+    /// Lets `is_locked` remove the row of a lock that ended more than two seconds ago by the
+    /// server's clock. Fence counters are never removed. With it, `is_locked` writes.
+    bool cleanup_in_is_locked = false;
+};
+
+/// Reads a URL `postgres://...` or `postgresql://...` with the options of libpq and, beside them,
+/// `locks_table`, `fence_counters_table`, `pool_size`, `connect_timeout_ms`,
+/// `statement_timeout_ms` and `cleanup_in_is_locked` (true or false). Throws `lock_error`
+/// (invalid_argument) that says what is wrong without repeating the URL.
+[[nodiscard]] options parse_url(std::string_view url);
+
+/// The SQL that `setup_schema()` runs, for those who migrate by hand. Safe to run again. Throws
+/// `lock_error` (invalid_argument) for names that cannot be used.
+[[nodiscard]] std::string schema_sql(const table_names& tables = {});
+
+class postgres_engine;
+
+/// Every operation is one transaction in one round trip, on one of a few connections that are made
+/// when they are needed. Nothing is kept in a session that an operation relies on: a transaction
+/// pooler may stand in between. A blocking caller does the I/O itself, for others too; completions,
+/// `on_warning` and `on_release_error` may therefore run on a thread that is inside a call of its
+/// own. They must not wait for what such a thread may hold.
+///
+/// What was granted is as durable as a commit: with the server's usual settings (`fsync` and
+/// `synchronous_commit` on) fences rise across its crash.
+///
+/// Failures name the server: `service_unavailable` if it cannot be reached, shuts down, only reads,
+/// or the connection breaks; `auth_failed` for credentials, permissions and certificates;
+/// `rate_limited` if it has too many clients; `network_timeout` if no answer came in time;
+/// `invalid_argument` if the tables are missing or the key cannot be stored (a NUL byte).
+///
+/// If the connection breaks before an answer came, an acquisition is looked up by its lock id, and
+/// granted if it is there; an extension and a question are repeated; so is a release, which fails
+/// if the lock is gone by then, since nobody can say by whom. An acquisition that was not waited
+/// for, or could not be looked up, is released in the background by its id. The destructor gives
+/// such releases up to a second to get through.
+class backend : public basic_backend<capabilities> {
+  public:
+    /// Throws `lock_error` (invalid_argument) for options that cannot be used. Connects to nothing.
+    explicit backend(options store = {}, backend_options common = {});
+
+    /// Makes the tables, where they are missing. May be called again, and by many at once. Throws
+    /// as an operation does.
+    void setup_schema(const call_options& limits = {}, std::stop_token stop = {}) const;
+
+  private:
+    backend(std::shared_ptr<postgres_engine> store, backend_options common);
+
+    std::shared_ptr<postgres_engine> store_;
+    milliseconds default_timeout_;
+};
+
+}  // namespace syncguard::postgres

@@ -1,0 +1,73 @@
+/// `syncguard setup`: makes what a store needs before its first lock.
+#include "command.hpp"
+#include "common_options.hpp"
+#include "exit_codes.hpp"
+
+#ifdef SYNCGUARD_WITH_POSTGRES
+#include <syncguard/postgres.hpp>
+#endif
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <memory>
+#include <string_view>
+
+namespace syncguard::cli {
+
+namespace {
+
+struct setup_arguments {
+    common_options common;
+    bool print = false;
+};
+
+bool is_postgres(std::string_view url) {
+    return url.starts_with("postgres:") || url.starts_with("postgresql:");
+}
+
+int setup_postgres(const setup_arguments& arguments) {
+#ifdef SYNCGUARD_WITH_POSTGRES
+    const auto store = postgres::parse_url(*arguments.common.backend);
+    if (arguments.print) {
+        std::cout << postgres::schema_sql(store.tables) << std::flush;
+        if (!std::cout) throw output_failed();
+        return exit_code::success;
+    }
+    postgres::backend(store).setup_schema();
+    print_done(arguments.common.output(), "the tables are there");
+    return exit_code::success;
+#else
+    // Says that this build has no such backend.
+    (void)arguments.common.open();
+    return exit_code::internal;
+#endif
+}
+
+int setup(const setup_arguments& arguments) {
+    if (is_postgres(arguments.common.backend.value_or(""))) return setup_postgres(arguments);
+    // Refuses what is no backend at all.
+    (void)arguments.common.open();
+    if (arguments.print) {
+        throw lock_error(error_code::invalid_argument, "only PostgreSQL has SQL to print");
+    }
+    print_done(arguments.common.output(), "this backend needs no setup");
+    return exit_code::success;
+}
+
+}  // namespace
+
+void add_setup(CLI::App& program, command& chosen) {
+    auto& subcommand = *program.add_subcommand(
+        "setup", "Make what the backend needs: the tables of PostgreSQL. Safe to repeat");
+    const auto arguments = std::make_shared<setup_arguments>();
+    add_common_options(subcommand, arguments->common);
+    subcommand.add_flag("--print", arguments->print, "Print the SQL instead of running it");
+    subcommand.callback([arguments, &chosen] {
+        chosen = {.perform = [arguments] { return setup(*arguments); },
+                  .attempt = "cannot set up the backend",
+                  .output = arguments->common.output()};
+    });
+}
+
+}  // namespace syncguard::cli

@@ -1,0 +1,35 @@
+/// What one operation asks of the server, and how several that ask the same travel together. Pure.
+#pragma once
+
+#include "transaction.hpp"
+
+#include <syncguard/time.hpp>
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace syncguard::postgres {
+
+struct call {
+    const statement* what;
+    std::vector<std::string> parameters;
+
+    /// Whether `what` takes lists of parameters and answers with a row for each of them. Such calls
+    /// travel together, if no two have the same first parameter.
+    bool takes_lists = false;
+
+    /// For what has to wait its turn on the server; null where nothing has to.
+    const statement* enter = nullptr;
+    /// Behind whom: the first parameter of `enter`. The second says for how long. Without the first
+    /// there is none.
+    std::string turn{};
+    /// Whether it has to from the first. Else it is tried without, and alone with it if that fails.
+    bool always_enters = false;
+};
+
+/// The transaction that performs calls together, or one of them alone, with so much time left.
+[[nodiscard]] transaction transaction_of(std::span<const call* const> calls, bool alone,
+                                         milliseconds time_left);
+
+}  // namespace syncguard::postgres

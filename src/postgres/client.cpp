@@ -1,0 +1,584 @@
+#include "client.hpp"
+
+#include "link.hpp"
+#include "server_error.hpp"
+
+#include <boost/range/adaptor/reversed.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace syncguard::postgres {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t most_unfinished = 100'000;
+
+/// While so many transactions with operations alike are under way, others gather for the next: a
+/// transaction with many costs the server little more than one with few.
+constexpr std::size_t most_lists_under_way = 4;
+constexpr std::size_t operations_per_list = 32;
+/// Those that take longer wait for somebody on the server, and hold up no others.
+constexpr milliseconds usual_time_of_a_list{100};
+/// How far is looked for operations alike.
+constexpr std::size_t longest_look = 128;
+/// How long a few others may wait to be looked at meanwhile.
+constexpr milliseconds longest_gathering{2};
+constexpr std::size_t worth_a_look = 16;
+
+/// How often the server may do nothing with an operation, or a connection break under it, before
+/// its caller is told.
+constexpr unsigned most_repetitions = 10;
+/// The same where only a new connection can help.
+constexpr unsigned most_moves = 2;
+
+/// How long the answer to an operation that was cancelled is waited for. Mostly it is there in a
+/// moment, and then nothing is left to be cleaned up.
+constexpr milliseconds patience_with_cancelled{100};
+
+/// Before an operation is repeated while the client's end waits for it.
+constexpr milliseconds pause_at_the_end{100};
+
+constexpr milliseconds first_reconnect_delay{50};
+constexpr milliseconds longest_reconnect_delay{1'000};
+
+milliseconds reconnect_delay(unsigned failures) {
+    const auto factor = 1U << std::min(failures - 1, 10U);
+    return std::min(first_reconnect_delay * factor, longest_reconnect_delay);
+}
+
+lock_error cancelled_by_caller() {
+    return {error_code::aborted, "the operation was cancelled"};
+}
+
+}  // namespace
+
+client::client(const options& store)
+    : target_(store),
+      pool_size_(store.pool_size),
+      statement_timeout_(store.statement_timeout),
+      driver_(*this) {}
+
+client::~client() {
+    // What is in there must be taken out before it is destroyed.
+    deadlines_.clear();
+}
+
+// Called by any thread.
+
+void client::perform(const std::shared_ptr<operation>& what) {
+    count_in(*what);
+    try {
+        driver_.perform(what);
+    } catch (...) {
+        if (!what->was_handed_in()) count_out(*what);
+        throw;
+    }
+}
+
+void client::start(const std::shared_ptr<operation>& what) {
+    count_in(*what);
+    try {
+        driver_.start(what);
+    } catch (...) {
+        count_out(*what);
+        throw;
+    }
+}
+
+void client::cancel(std::shared_ptr<operation> what) noexcept {
+    what->unwanted_ = true;
+    try {
+        {
+            const std::lock_guard guard(mutex_);
+            cancelled_.push_back(std::move(what));
+        }
+        driver_.nudge();
+    } catch (const std::bad_alloc&) {  // its deadline will end it
+    }
+}
+
+void client::end(std::chrono::milliseconds patience) {
+    const auto none_persists = [&] { return persisting_ == 0; };
+    const auto none_persists_now = [&] {
+        const std::lock_guard guard(mutex_);
+        return none_persists();
+    };
+    hurry_ = true;
+    // Where the last owner was a completion, this is the thread that the operations need.
+    try {
+        driver_.nudge();
+        if (!driver_.drive_if_mine(none_persists_now, steady_clock::now() + patience)) {
+            std::unique_lock guard(mutex_);
+            none_persists_.wait_for(guard, patience, none_persists);
+        }
+    } catch (const std::exception&) {  // no memory: the locks end with their TTL
+    }
+    driver_.end();
+}
+
+void client::abandon() noexcept {
+    shown_sockets_.close_all();
+}
+
+void client::count_in(const operation& what) {
+    // What undoes something must not be kept out by what is to be undone.
+    if (unfinished_ >= most_unfinished && !what.persists()) {
+        throw lock_error(error_code::rate_limited,
+                         "too many operations wait for " + where() + " already");
+    }
+    ++unfinished_;
+    if (!what.persists()) return;
+    const std::lock_guard guard(mutex_);
+    ++persisting_;
+}
+
+void client::count_out(const operation& what) noexcept {
+    --unfinished_;
+    if (!what.persists()) return;
+    const std::lock_guard guard(mutex_);
+    if (--persisting_ == 0) none_persists_.notify_all();
+}
+
+// Called by the thread that drives.
+
+void client::start_at(time_point when, std::shared_ptr<operation> what) {
+    if (ending_) when = std::min<time_point>(when, steady_clock::now() + pause_at_the_end);
+    count_in(*later_.emplace(when, std::move(what))->second);
+}
+
+net::driven::wishes client::step() {
+    const auto now = steady_clock::now();
+    take_news();
+    take_what_was_put_off(now);
+    end_overdue(now);
+    send_waiting();
+    connect_if_needed(now);
+    announce_ended();
+    return {.at = next_wakeup(now), .tasks = tasks_wanted()};
+}
+
+bool client::has_work() const {
+    if (!news_.empty() || !withdrawn_.empty() || somebody_waits() || !later_.empty() ||
+        !ended_.empty()) {
+        return true;
+    }
+    return std::any_of(links_.begin(), links_.end(),
+                       [](const auto& each) { return !each->is_idle(); });
+}
+
+void client::take_news() {
+    work_through_news();
+    driver_.take_tasks(news_);
+    {
+        const std::lock_guard guard(mutex_);
+        withdrawn_.swap(cancelled_);
+    }
+    work_through_news();
+}
+
+/// What was left when memory ran out goes on from there.
+void client::work_through_news() {
+    while (news_taken_ < news_.size()) {
+        admit(std::static_pointer_cast<operation>(news_[news_taken_]));
+        ++news_taken_;
+    }
+    news_.clear();
+    news_taken_ = 0;
+    while (!withdrawn_.empty()) {
+        // One that has not come in yet is looked after when it does.
+        const auto each = withdrawn_.back();
+        if (each->admitted_) withdraw(each);
+        withdrawn_.pop_back();
+    }
+}
+
+/// What is due by now; once the end has come, all of it.
+void client::take_what_was_put_off(time_point now) {
+    const bool the_end_has_come = hurry_.exchange(false);
+    ending_ = ending_ || the_end_has_come;
+    while (!later_.empty() && (the_end_has_come || later_.begin()->first <= now)) {
+        admit(later_.begin()->second);
+        later_.erase(later_.begin());
+    }
+}
+
+void client::admit(const std::shared_ptr<operation>& what) {
+    // So that no operation ever ends without being announced.
+    if (const auto most = ended_.size() + admitted_ + 1; ended_.capacity() < most) {
+        ended_.reserve(2 * most);
+    }
+    what->turn_ = ++turns_;
+    enqueue(what, false);
+    deadlines_.insert(*what);
+    what->admitted_ = true;
+    ++admitted_;
+    if (what->unwanted_) withdraw(what);
+}
+
+void client::withdraw(const std::shared_ptr<operation>& what) {
+    if (what->state_ == operation::state::sent) {
+        bring_forward(*what, steady_clock::now() + patience_with_cancelled);
+    } else {
+        fail(what, cancelled_by_caller());
+    }
+}
+
+void client::enqueue(const std::shared_ptr<operation>& what, bool first) {
+    auto& queue = queue_of(*what);
+    if (first) {
+        queue.push_front(what);
+    } else {
+        queue.push_back(what);
+    }
+    what->state_ = operation::state::waiting;
+}
+
+client::operation_queue& client::queue_of(const operation& what) {
+    if (what.is_urgent()) return urgent_;
+    return what.call_.takes_lists && !what.call_.always_enters && !what.alone_ ? alike_ : waiting_;
+}
+
+void client::end_overdue(time_point now) {
+    while (!deadlines_.empty() && deadlines_.begin()->deadline_ <= now) {
+        const auto late = deadlines_.begin()->shared_from_this();
+        if (late->unwanted_) {
+            give_up(late, cancelled_by_caller());
+        } else if (late->state_ == operation::state::sent) {
+            give_up(late, {error_code::network_timeout, where() + " did not answer in time"});
+        } else if (why_not_connected_) {
+            give_up(late, *why_not_connected_);
+        } else {
+            give_up(late, {error_code::network_timeout,
+                           "no connection to " + where() + " was free in time"});
+        }
+    }
+}
+
+// Who goes next, and where.
+
+void client::drop_ended(operation_queue& queue) {
+    while (!queue.empty() && queue.front()->state_ == operation::state::ended)
+        queue.pop_front();
+}
+
+bool client::somebody_waits() const {
+    return !waiting_.empty() || !urgent_.empty() || !alike_.empty();
+}
+
+/// Where the one is who has waited longest and may go; null if there is none.
+client::operation_queue* client::next_queue() {
+    operation_queue* next = nullptr;
+    for (auto* const each : {&waiting_, &urgent_, &alike_}) {
+        drop_ended(*each);
+        if (each->empty()) continue;
+        if (each == &alike_ && lists_under_way() >= most_lists_under_way) continue;
+        if (next == nullptr || each->front()->turn_ < next->front()->turn_) next = each;
+    }
+    return next;
+}
+
+std::size_t client::lists_under_way() const {
+    const auto stuck_since = steady_clock::now() - usual_time_of_a_list;
+    return static_cast<std::size_t>(
+        std::count_if(links_.begin(), links_.end(), [&](const auto& each) {
+            return each->with_many_alike && !each->busy_with.empty() &&
+                   each->busy_since > stuck_since;
+        }));
+}
+
+link* client::idle_link(bool reserved) const {
+    // The last ones are there only for rushes, and rest first.
+    const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) {
+        return each->is_idle() && each->reserved == reserved;
+    });
+    return found == links_.end() ? nullptr : found->get();
+}
+
+void client::send_waiting() {
+    drop_ended(urgent_);
+    if (!urgent_.empty()) {
+        if (link* const kept = idle_link(true)) send(*kept, urgent_);
+    }
+    while (auto* const queue = next_queue()) {
+        link* const idle = idle_link(false);
+        if (idle == nullptr) return;
+        send(*idle, *queue);
+    }
+}
+
+void client::send(link& on, operation_queue& from) {
+    std::vector<const call*> calls;
+    calls.reserve(operations_per_list);
+    on.busy_with.reserve(operations_per_list);
+    on.busy_with.push_back(from.front());
+    from.pop_front();
+    const bool alone = on.busy_with.front()->alone_;
+    on.with_many_alike = &from == &alike_;
+    on.busy_since = steady_clock::now();
+    if (on.with_many_alike) gather(on, from);
+    for (const auto& each : on.busy_with) {
+        each->state_ = operation::state::sent;
+        each->sent_on_ = &on;
+        if (statement_timeout_) bring_forward(*each, on.busy_since + *statement_timeout_);
+        calls.push_back(&each->call_);
+    }
+    const auto time_left =
+        std::chrono::ceil<milliseconds>(on.busy_with.front()->deadline_ - on.busy_since);
+    transaction together;
+    try {
+        together = transaction_of(calls, alone, time_left);
+    } catch (const std::bad_alloc&) {
+        for (const auto& each : close(on))
+            fail(each, {error_code::internal, "out of memory"});
+        return;
+    }
+    on.wire->send(together, named_statements_);
+}
+
+/// Adds those who want the same of something else.
+void client::gather(link& on, operation_queue& from) {
+    auto& batch = on.busy_with;
+    const statement* const kind = batch.front()->call_.what;
+    const auto fits = [&](const operation& what) {
+        const auto is_same = [&](const auto& other) {
+            return other->call_.parameters.front() == what.call_.parameters.front();
+        };
+        return batch.size() < operations_per_list && what.call_.what == kind &&
+               std::none_of(batch.begin(), batch.end(), is_same);
+    };
+    const auto end =
+        from.begin() + static_cast<std::ptrdiff_t>(std::min(from.size(), longest_look));
+    const auto left = std::remove_if(from.begin(), end, [&](const auto& each) {
+        if (each->state_ == operation::state::ended) return true;
+        if (!fits(*each)) return false;
+        batch.push_back(each);
+        return true;
+    });
+    from.erase(left, end);
+}
+
+void client::bring_forward(operation& what, time_point deadline) {
+    if (deadline >= what.deadline_) return;
+    deadlines_.erase(deadlines_.iterator_to(what));
+    what.deadline_ = deadline;
+    deadlines_.insert(what);
+}
+
+void client::connect_if_needed(time_point now) {
+    for (auto* const each : {&waiting_, &urgent_, &alike_})
+        drop_ended(*each);
+    if (now < connect_not_before_) return;
+    std::size_t connections = 0;
+    std::size_t coming = 0;
+    bool one_is_kept = false;
+    for (const auto& each : links_) {
+        one_is_kept = one_is_kept || each->reserved;
+        if (each->reserved) continue;
+        ++connections;
+        if (!each->ready) ++coming;
+    }
+    if (!urgent_.empty() && !one_is_kept) connect(true);
+    const std::size_t lists =
+        most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
+    const std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
+    while (connections < pool_size_ && coming < wanted) {
+        connect(false);
+        ++connections;
+        ++coming;
+    }
+}
+
+void client::connect(bool reserved) {
+    auto made = std::make_unique<link>(*this, reserved);
+    made->wire = std::make_shared<connection>(driver_.context(), target_, shown_sockets_, *made);
+    links_.reserve(links_.size() + 1);
+    made->wire->open();
+    links_.push_back(std::move(made));
+}
+
+void client::announce_ended() {
+    if (ended_.empty()) return;
+    std::vector<std::shared_ptr<operation>> ended;
+    ended.reserve(ended_.capacity());
+    ended.swap(ended_);
+    for (const auto& each : ended)
+        count_out(*each);
+    driver_.finish(ended);
+    for (const auto& each : ended)
+        each->announce();
+}
+
+time_point client::next_wakeup(time_point now) const {
+    time_point next = now + 1h;
+    if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->deadline_);
+    if (!later_.empty()) next = std::min(next, later_.begin()->first);
+    if (somebody_waits() && now < connect_not_before_) next = std::min(next, connect_not_before_);
+    if (tasks_wanted() != 1) next = std::min<time_point>(next, now + longest_gathering);
+    return next;
+}
+
+/// How many operations must come before they are looked at.
+std::size_t client::tasks_wanted() const {
+    return lists_under_way() < most_lists_under_way ? 1 : worth_a_look;
+}
+
+// What connections tell.
+
+void client::on_reply(link& which, const row_list& rows) {
+    // A connection proves itself by an answer: some servers greet and then close.
+    which.proved = true;
+    failed_connections_ = 0;
+    why_not_connected_.reset();
+    const operation_list all = std::exchange(which.busy_with, {});
+    const bool one_row_each = all.front()->call_.takes_lists;
+    if (one_row_each && rows.size() != all.size()) {
+        lose(all,
+             {error_code::internal, where() + " gave an answer that does not fit the question"});
+        return;
+    }
+    static const row none;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto& each = all[i];
+        const row& answer = i < rows.size() ? rows[i] : none;
+        if (each->state_ == operation::state::ended) {
+            each->answer_late(answer);
+        } else if (each->answer(answer)) {
+            set_ended(each);
+        } else if (each->unwanted_) {
+            fail(each, cancelled_by_caller());
+        } else {
+            each->alone_ = true;
+            enqueue(each, true);
+        }
+    }
+}
+
+void client::on_refused(link& which, const refusal& why) {
+    const operation_list all = std::exchange(which.busy_with, {});
+    if (remedy_for(why.sqlstate) == remedy::again_elsewhere) close_idle_links();
+    refuse(all, why);
+}
+
+/// The server did nothing with these. It may be for one of them: the next time each goes alone.
+void client::refuse(const operation_list& all, const refusal& why) {
+    const bool for_a_name = remedy_for(why.sqlstate) == remedy::again_without_names;
+    if (for_a_name) named_statements_ = false;
+    for (const auto& each : boost::adaptors::reverse(all)) {
+        if (each->state_ == operation::state::ended) continue;
+        each->alone_ = each->alone_ || !for_a_name;
+        if (all.size() > 1 && !each->unwanted_) {
+            enqueue(each, true);
+        } else {
+            refuse_one(each, why);
+        }
+    }
+}
+
+void client::refuse_one(const std::shared_ptr<operation>& what, const refusal& why) {
+    const remedy cure = what->unwanted_ ? remedy::none : remedy_for(why.sqlstate);
+    const unsigned most = cure == remedy::again_elsewhere ? most_moves : most_repetitions;
+    if (cure == remedy::none || ++what->repetitions_ > most) {
+        fail(what, to_lock_error(why, where()));
+    } else {
+        enqueue(what, true);
+    }
+}
+
+/// The server may have performed them, and has not said.
+void client::lose(const operation_list& all, const lock_error& why) {
+    for (const auto& each : boost::adaptors::reverse(all)) {
+        if (each->state_ == operation::state::ended) continue;
+        if (!each->unwanted_ && ++each->repetitions_ <= most_moves && each->ask_again()) {
+            enqueue(each, true);
+        } else {
+            fail(each, why);
+            each->lose();
+        }
+    }
+}
+
+void client::on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused) {
+    const bool was_ready = which.ready;
+    const bool had_proved = which.proved;
+    const operation_list all = close(which);
+    if (!was_ready) {
+        on_no_connection(why);
+        return;
+    }
+    if (!had_proved && failed_connections_++ > 0) {
+        // It greets and closes: not in a busy loop, but each call shall see an attempt.
+        connect_not_before_ = steady_clock::now() + first_reconnect_delay;
+    }
+    if (refused) {
+        refuse(all, *refused);
+    } else {
+        lose(all, why);
+    }
+}
+
+void client::on_no_connection(const lock_error& why) {
+    connect_not_before_ = steady_clock::now() + reconnect_delay(++failed_connections_);
+    why_not_connected_ = why;
+    // Where there are others, one of them will be free some time.
+    if (std::any_of(links_.begin(), links_.end(), [](const auto& each) { return each->ready; })) {
+        return;
+    }
+    for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
+        for (const auto& each : *queue) {
+            if (each->state_ == operation::state::waiting && !each->persists()) fail(each, why);
+        }
+        std::erase_if(*queue,
+                      [](const auto& each) { return each->state_ == operation::state::ended; });
+    }
+}
+
+/// Returns what it was busy with.
+operation_list client::close(link& which) {
+    const auto position = std::find_if(links_.begin(), links_.end(),
+                                       [&](const auto& each) { return each.get() == &which; });
+    const std::unique_ptr<link> gone = std::move(*position);
+    links_.erase(position);
+    gone->wire->close();
+    return std::move(gone->busy_with);
+}
+
+void client::close_idle_links() {
+    std::erase_if(links_, [](const auto& each) { return each->is_idle(); });
+}
+
+// How operations end.
+
+/// The server did nothing.
+void client::fail(const std::shared_ptr<operation>& what, const lock_error& why) {
+    if (what->state_ == operation::state::ended) return;
+    what->fail(why);
+    set_ended(what);
+}
+
+/// Whoever waits is told now. If the operation was sent, its answer is not waited for. Where nobody
+/// else waits for the same, the connection goes: no other may get that answer.
+void client::give_up(const std::shared_ptr<operation>& what, const lock_error& why) {
+    if (what->state_ == operation::state::ended) return;
+    const bool was_sent = what->state_ == operation::state::sent;
+    fail(what, why);
+    if (!was_sent) return;
+    const auto& others = what->sent_on_->busy_with;
+    const bool nobody_waits = std::all_of(others.begin(), others.end(), [](const auto& each) {
+        return each->state_ == operation::state::ended;
+    });
+    if (nobody_waits) close(*what->sent_on_);
+    what->lose();
+}
+
+void client::set_ended(const std::shared_ptr<operation>& what) {
+    what->state_ = operation::state::ended;
+    deadlines_.erase(deadlines_.iterator_to(*what));
+    --admitted_;
+    ended_.push_back(what);
+}
+
+}  // namespace syncguard::postgres

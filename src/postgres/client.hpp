@@ -1,0 +1,207 @@
+/// The client of a PostgreSQL server: many callers, a few connections, one transaction on each,
+/// with one operation in it or many alike.
+///
+/// It knows how transactions are sent and answered, not what they mean.
+#pragma once
+
+#include "../net/io_driver.hpp"
+#include "../net/shown_sockets.hpp"
+#include "call.hpp"
+#include "connection.hpp"
+#include "target.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/postgres.hpp>
+#include <syncguard/time.hpp>
+
+#include <boost/intrusive/set.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace syncguard::postgres {
+
+using time_point = std::chrono::steady_clock::time_point;
+
+class link;
+
+/// One operation on its way. Its members are called on the thread that drives the client; they do
+/// not throw.
+class operation : public net::task,
+                  public std::enable_shared_from_this<operation>,
+                  public boost::intrusive::set_base_hook<> {
+  public:
+    operation(call what, time_point deadline) : task(deadline), call_(std::move(what)) {}
+
+    /// The end, either way: one that is not false, once. False if the row is no answer yet, and the
+    /// call has to wait its turn on the server.
+    [[nodiscard]] virtual bool answer(const row& reply) noexcept = 0;
+    virtual void fail(const lock_error& why) noexcept = 0;
+
+    /// After a failure: the answer came after all.
+    virtual void answer_late(const row& /*reply*/) noexcept {}
+
+    /// The connection broke before an answer came: the server may have performed it or not. True if
+    /// sending it again, or something else that was put in its place, tells the truth.
+    [[nodiscard]] virtual bool ask_again() noexcept { return false; }
+
+    /// After a failure: the server may have performed it nevertheless.
+    virtual void lose() noexcept {}
+
+    /// It has ended and the client is done with it: whoever is interested may be told.
+    virtual void announce() noexcept {}
+
+    /// Whether it waits for the server to come back, until its deadline, however often connecting
+    /// fails.
+    [[nodiscard]] virtual bool persists() const noexcept { return false; }
+
+    /// Whether a connection is kept for its kind.
+    [[nodiscard]] virtual bool is_urgent() const noexcept { return false; }
+
+  protected:
+    call call_;
+
+  private:
+    friend class client;
+    struct deadline_of {
+        using type = time_point;
+        const time_point& operator()(const operation& what) const noexcept {
+            return what.deadline_;
+        }
+    };
+    enum class state { waiting, sent, ended };
+
+    state state_ = state::waiting;
+    std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
+    bool admitted_ = false;
+    /// It goes by itself now: it has to wait its turn, or others in its transaction were refused.
+    bool alone_ = false;
+    std::uint64_t turn_ = 0;
+    unsigned repetitions_ = 0;
+    link* sent_on_ = nullptr;
+};
+
+using operation_list = std::vector<std::shared_ptr<operation>>;
+
+/// Thread safety: all public members may be called concurrently, unless they say otherwise.
+class client : public net::driven {
+  public:
+    explicit client(const options& store);
+    ~client() override;
+
+    /// Returns when the operation has ended; the calling thread does the I/O if no other does.
+    void perform(const std::shared_ptr<operation>& what);
+
+    /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
+    /// if no thread can be started; then nothing was begun.
+    void start(const std::shared_ptr<operation>& what);
+
+    /// The same at a certain time, for an operation that persists. Only on the thread that drives
+    /// the client.
+    void start_at(time_point when, std::shared_ptr<operation> what);
+
+    /// Ends an operation with `aborted`, unless it has ended.
+    void cancel(std::shared_ptr<operation> what) noexcept;
+
+    /// Waits for operations that persist, for a while, and ends the client's thread. Other
+    /// operations have ended. Nothing may be called after it.
+    void end(std::chrono::milliseconds patience);
+
+    /// In a forked child, which shares these connections and must not: lets go of them.
+    void abandon() noexcept;
+
+    [[nodiscard]] const std::string& where() const noexcept { return target_.where; }
+
+  private:
+    friend class link;
+    using operation_queue = std::deque<std::shared_ptr<operation>>;
+
+    wishes step() override;
+    [[nodiscard]] bool has_work() const override;
+
+    void count_in(const operation& what);
+    void count_out(const operation& what) noexcept;
+    void take_news();
+    void work_through_news();
+    void take_what_was_put_off(time_point now);
+    void end_overdue(time_point now);
+    void send_waiting();
+    void send(link& on, operation_queue& from);
+    static void gather(link& on, operation_queue& from);
+    [[nodiscard]] std::size_t lists_under_way() const;
+    [[nodiscard]] operation_queue& queue_of(const operation& what);
+    void connect_if_needed(time_point now);
+    void connect(bool reserved);
+    void announce_ended();
+    [[nodiscard]] time_point next_wakeup(time_point now) const;
+    [[nodiscard]] std::size_t tasks_wanted() const;
+    [[nodiscard]] link* idle_link(bool reserved) const;
+    [[nodiscard]] operation_queue* next_queue();
+    static void drop_ended(operation_queue& queue);
+    [[nodiscard]] bool somebody_waits() const;
+
+    void on_reply(link& which, const row_list& rows);
+    void on_refused(link& which, const refusal& why);
+    void on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused);
+    void on_no_connection(const lock_error& why);
+    void refuse(const operation_list& all, const refusal& why);
+    void refuse_one(const std::shared_ptr<operation>& what, const refusal& why);
+    void lose(const operation_list& all, const lock_error& why);
+    operation_list close(link& which);
+    void close_idle_links();
+
+    void admit(const std::shared_ptr<operation>& what);
+    void withdraw(const std::shared_ptr<operation>& what);
+    void enqueue(const std::shared_ptr<operation>& what, bool first);
+    void bring_forward(operation& what, time_point deadline);
+    void fail(const std::shared_ptr<operation>& what, const lock_error& why);
+    void give_up(const std::shared_ptr<operation>& what, const lock_error& why);
+    void set_ended(const std::shared_ptr<operation>& what);
+
+    const target target_;
+    const std::size_t pool_size_;
+    const std::optional<milliseconds> statement_timeout_;
+
+    // What any thread may touch.
+    mutable std::mutex mutex_;
+    std::vector<std::shared_ptr<operation>> cancelled_;
+    std::size_t persisting_ = 0;
+    std::condition_variable none_persists_;
+    std::atomic<std::size_t> unfinished_{0};
+    std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
+    net::shown_sockets shown_sockets_;
+
+    // What only the driving thread touches. An operation is always in one of these, also if memory
+    // runs out in the middle of something.
+    net::io_driver driver_;
+    std::vector<std::shared_ptr<net::task>> news_;
+    std::size_t news_taken_ = 0;
+    std::vector<std::shared_ptr<operation>> withdrawn_;
+    operation_queue waiting_;
+    operation_queue urgent_;
+    operation_queue alike_;  ///< Those that may travel together.
+    std::uint64_t turns_ = 0;
+    boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
+        deadlines_;
+    std::multimap<time_point, std::shared_ptr<operation>> later_;
+    std::vector<std::shared_ptr<operation>> ended_;
+    std::size_t admitted_ = 0;
+    std::vector<std::unique_ptr<link>> links_;
+    bool ending_ = false;  ///< The end has come: nothing is put off for long.
+    /// Until a pooler shows that what was prepared is not there the next time.
+    bool named_statements_ = true;
+    unsigned failed_connections_ = 0;
+    std::optional<lock_error> why_not_connected_;
+    time_point connect_not_before_{};
+};
+
+}  // namespace syncguard::postgres

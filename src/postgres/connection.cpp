@@ -1,0 +1,401 @@
+#include "connection.hpp"
+
+#include "server_error.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace syncguard::postgres {
+
+namespace asio = boost::asio;
+using asio::use_awaitable;
+using std::chrono::steady_clock;
+
+namespace {
+
+/// After so many transactions the server shall look anew at how large the tables have become: a
+/// plan that was made when they were empty reads them from end to end.
+constexpr unsigned transactions_per_plan = 10'000;
+
+const statement forget_plans{.name = {}, .text = "DISCARD PLANS"};
+
+struct clearer {
+    void operator()(PGresult* result) const noexcept { PQclear(result); }
+};
+
+row_list rows_of(const PGresult& result) {
+    const int fields = PQnfields(&result);
+    row_list rows(static_cast<std::size_t>(PQntuples(&result)));
+    for (int number = 0; number < PQntuples(&result); ++number) {
+        row& values = rows[static_cast<std::size_t>(number)];
+        values.resize(static_cast<std::size_t>(fields));
+        for (int i = 0; i < fields; ++i) {
+            if (PQgetisnull(&result, number, i) != 0) continue;
+            const auto length = static_cast<std::size_t>(PQgetlength(&result, number, i));
+            values[static_cast<std::size_t>(i)].emplace(PQgetvalue(&result, number, i), length);
+        }
+    }
+    return rows;
+}
+
+std::string field(const PGresult& result, int which) {
+    const char* const text = PQresultErrorField(&result, which);
+    return text == nullptr ? std::string() : std::string(text);
+}
+
+}  // namespace
+
+connection::connection(asio::io_context& context, const target& server, net::shown_sockets& shown,
+                       listener& told)
+    : context_(context),
+      server_(server),
+      shown_(shown),
+      told_(&told),
+      // NOLINTNEXTLINE(bugprone-throw-keyword-missing): it is made while there is memory for it
+      out_of_memory_(error_code::internal, "out of memory on the connection to " + server.where),
+      resolver_(context),
+      socket_(context),
+      limit_(context) {}
+
+void connection::open() {
+    asio::co_spawn(context_, live(), asio::detached);
+}
+
+void connection::close() noexcept {
+    closed_ = true;
+    told_ = nullptr;
+    let_go_of_socket();
+    session_.reset();
+    try {
+        resolver_.cancel();
+        limit_.cancel();
+    } catch (const std::exception&) {  // then they end later, and find the connection closed
+    }
+}
+
+asio::awaitable<void> connection::live() {
+    const auto self = shared_from_this();
+    try {
+        co_await establish();
+        if (closed_) co_return;
+        established_ = true;
+        take_hold_of_socket();
+        told_->on_ready();
+        boost::system::error_code problem;
+        while (!closed_) {
+            auto token = asio::redirect_error(use_awaitable, problem);
+            co_await socket_.async_wait(asio::posix::stream_descriptor::wait_read, token);
+            if (!closed_) take_input();
+        }
+    } catch (...) {
+        fail(current_failure());
+    }
+}
+
+// How a connection is made.
+
+asio::awaitable<void> connection::establish() {
+    const auto give_up_at = steady_clock::now() + server_.connect_timeout;
+    const auto places = co_await resolve();
+    std::optional<lock_error> problem;
+    for (std::size_t tried = 0; tried < places.size() && !closed_; ++tried) {
+        // Of the time that is left each gets its share, so that a dead address leaves some to the
+        // others.
+        const auto left = give_up_at - steady_clock::now();
+        const auto share = left / static_cast<int>(places.size() - tried);
+        problem = co_await connect_to(places[tried], share);
+        if (!problem) co_return;
+    }
+    if (!closed_) throw lock_error(*problem);
+}
+
+asio::awaitable<std::vector<candidate>> connection::resolve() {
+    std::vector<candidate> found;
+    std::string problem_with;
+    for (const auto& each : server_.candidates) {
+        if (!each.needs_lookup()) {
+            found.push_back(each);
+            continue;
+        }
+        // Asked anew for each connection: a name may come to mean another server. Not by libpq,
+        // which would keep everybody waiting meanwhile.
+        boost::system::error_code problem;
+        auto token = asio::redirect_error(use_awaitable, problem);
+        const auto entries = co_await resolver_.async_resolve(each.host, "", token);
+        if (problem) problem_with = problem.message();
+        for (const auto& entry : entries) {
+            candidate place = each;
+            place.address = entry.endpoint().address().to_string();
+            // One for each kind of socket that the address could be used with.
+            const auto is_same = [&](const candidate& other) {
+                return other.host == place.host && other.address == place.address &&
+                       other.port == place.port;
+            };
+            if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(place);
+        }
+    }
+    if (found.empty()) {
+        throw lock_error(error_code::service_unavailable,
+                         "cannot find the host of " + server_.where + ": " + problem_with);
+    }
+    co_return found;
+}
+
+asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidate& place,
+                                                                  steady_clock::duration at_most) {
+    std::vector<const char*> keywords;
+    std::vector<const char*> values;
+    const auto add = [&](const std::string& keyword, const std::string& value) {
+        keywords.push_back(keyword.c_str());
+        values.push_back(value.c_str());
+    };
+    const std::array<std::string, 3> names{"host", "hostaddr", "port"};
+    if (!place.host.empty()) add(names[0], place.host);
+    if (!place.address.empty()) add(names[1], place.address);
+    if (!place.port.empty()) add(names[2], place.port);
+    for (const auto& [keyword, value] : server_.settings)
+        add(keyword, value);
+    keywords.push_back(nullptr);
+    values.push_back(nullptr);
+
+    session_.reset(PQconnectStartParams(keywords.data(), values.data(), 0));
+    if (!session_) throw std::bad_alloc();
+    // Notices would go to the standard error. The texts of errors may hold names; codes do not.
+    PQsetNoticeProcessor(
+        session_.get(), [](void*, const char*) {}, nullptr);
+    PQsetErrorVerbosity(session_.get(), PQERRORS_SQLSTATE);
+
+    out_of_time_ = false;
+    limit_.expires_after(at_most);
+    limit_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
+        const auto self = weak.lock();
+        // It may have come due just before it was set anew.
+        if (stopped || !self || self->established_ || steady_clock::now() < self->limit_.expiry()) {
+            return;
+        }
+        self->out_of_time_ = true;
+        boost::system::error_code ignored;
+        self->socket_.cancel(ignored);
+    });
+    const bool connected = co_await poll_until_connected();
+    if (closed_) co_return std::nullopt;
+    limit_.cancel();
+    if (connected) {
+        PQsetnonblocking(session_.get(), 1);
+        PQenterPipelineMode(session_.get());
+        co_return std::nullopt;
+    }
+    if (out_of_time_) {
+        session_.reset();
+        co_return lock_error(error_code::network_timeout,
+                             server_.where + " did not complete the connection in time");
+    }
+    const std::string said = PQerrorMessage(session_.get());
+    session_.reset();
+    co_return to_connection_error(said, server_.where);
+}
+
+asio::awaitable<bool> connection::poll_until_connected() {
+    auto state =
+        PQstatus(session_.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+        take_hold_of_socket();
+        boost::system::error_code problem;
+        auto token = asio::redirect_error(use_awaitable, problem);
+        co_await socket_.async_wait(state == PGRES_POLLING_READING
+                                        ? asio::posix::stream_descriptor::wait_read
+                                        : asio::posix::stream_descriptor::wait_write,
+                                    token);
+        if (closed_) co_return false;
+        // From here on libpq may replace the socket by another.
+        let_go_of_socket();
+        if (out_of_time_) co_return false;
+        state = PQconnectPoll(session_.get());
+    }
+    co_return state == PGRES_POLLING_OK;
+}
+
+void connection::take_hold_of_socket() {
+    const int borrowed = PQsocket(session_.get());
+    if (borrowed < 0) throw broken();
+    socket_.assign(borrowed);
+    shown_.show(borrowed);
+}
+
+/// Before the session closes it.
+void connection::let_go_of_socket() noexcept {
+    if (!socket_.is_open()) return;
+    shown_.hide(socket_.native_handle());
+    try {
+        socket_.release();
+    } catch (const std::exception&) {  // it was not waited for
+    }
+}
+
+// How a transaction goes.
+
+void connection::send(const transaction& what, bool named) {
+    answer_.clear();
+    refused_.reset();
+    last_step_done_ = false;
+    try {
+        if (named && ++since_plans_were_made_ > transactions_per_plan) {
+            since_plans_were_made_ = 0;
+            const step renewal{&forget_plans, {}};
+            send_step(renewal, false, expectation::kind::step);
+        }
+        for (const auto& each : what) {
+            const bool is_last = &each == &what.back();
+            send_step(each, named,
+                      is_last ? expectation::kind::last_step : expectation::kind::step);
+        }
+        check(PQpipelineSync(session_.get()));
+        expected_.push_back({expectation::kind::end});
+        flush();
+    } catch (...) {
+        // Half of it may have been sent, but not the end that makes it count.
+        expected_.clear();
+        fail(current_failure());
+    }
+}
+
+void connection::send_step(const step& what, bool named, expectation::kind as) {
+    std::array<const char*, 8> values{};
+    const auto count = std::min(what.parameters.size(), values.size());
+    for (std::size_t i = 0; i < count; ++i)
+        values[i] = what.parameters[i].c_str();
+    const auto& sql = *what.what;
+    const int parameters = static_cast<int>(count);
+    if (!named || sql.name.empty()) {
+        check(PQsendQueryParams(session_.get(), sql.text.c_str(), parameters, nullptr,
+                                values.data(), nullptr, nullptr, 0));
+    } else {
+        if (!prepared_.contains(&sql)) {
+            check(PQsendPrepare(session_.get(), sql.name.c_str(), sql.text.c_str(), 0, nullptr));
+            expected_.push_back({expectation::kind::preparation, &sql});
+        }
+        check(PQsendQueryPrepared(session_.get(), sql.name.c_str(), parameters, values.data(),
+                                  nullptr, nullptr, 0));
+    }
+    expected_.push_back({as});
+}
+
+void connection::check(int sent) const {
+    if (sent != 1) throw broken();
+}
+
+void connection::flush() {
+    if (writing_) return;
+    const int left = PQflush(session_.get());
+    if (left < 0) return;  // The reading side hears of the end, and perhaps why.
+    if (left == 0) return;
+    writing_ = true;
+    socket_.async_wait(asio::posix::stream_descriptor::wait_write,
+                       [weak = weak_from_this()](const boost::system::error_code&) {
+                           const auto self = weak.lock();
+                           if (!self || self->closed_) return;
+                           self->writing_ = false;
+                           self->flush();
+                       });
+}
+
+void connection::take_input() {
+    const bool alive = PQconsumeInput(session_.get()) == 1;
+    take_results();
+    if (closed_) return;
+    if (!alive || PQstatus(session_.get()) == CONNECTION_BAD) throw broken();
+    flush();
+}
+
+void connection::take_results() {
+    while (!closed_ && !expected_.empty() && PQisBusy(session_.get()) == 0) {
+        const std::unique_ptr<PGresult, clearer> result(PQgetResult(session_.get()));
+        if (result) {
+            take_result(*result);
+        } else if (std::exchange(result_seen_, false)) {
+            expected_.pop_front();
+        } else {
+            throw lock_error(error_code::internal,
+                             server_.where + " gave no answer where one was due");
+        }
+    }
+}
+
+void connection::take_result(const PGresult& result) {
+    const auto current = expected_.front();
+    result_seen_ = true;
+    switch (PQresultStatus(&result)) {
+        case PGRES_TUPLES_OK:
+        case PGRES_COMMAND_OK:
+            if (current.what == expectation::kind::preparation) prepared_.insert(current.prepared);
+            if (current.what == expectation::kind::last_step) {
+                answer_ = rows_of(result);
+                last_step_done_ = true;
+            }
+            return;
+        case PGRES_PIPELINE_SYNC:
+            result_seen_ = false;
+            hand_on_outcome();
+            return;
+        case PGRES_PIPELINE_ABORTED:
+            return;
+        case PGRES_FATAL_ERROR: {
+            refusal why{.sqlstate = field(result, PG_DIAG_SQLSTATE),
+                        .message = field(result, PG_DIAG_MESSAGE_PRIMARY)};
+            // Without a code it is libpq that speaks, of a connection that broke.
+            if (why.sqlstate.empty()) throw broken();
+            if (!refused_) refused_ = std::move(why);
+            return;
+        }
+        default:
+            throw lock_error(error_code::internal,
+                             server_.where + " gave an answer that does not fit the question");
+    }
+}
+
+void connection::hand_on_outcome() {
+    expected_.clear();
+    if (refused_) {
+        const refusal why = *std::exchange(refused_, std::nullopt);
+        told_->on_refused(why);
+    } else {
+        told_->on_reply(answer_);
+    }
+}
+
+void connection::fail(const lock_error& why) {
+    if (told_ == nullptr) return;
+    listener& told = *told_;
+    std::optional<refusal> refused;
+    // An error before the last statement was done ends the transaction. Later, the server may have
+    // been at the commit.
+    if (!expected_.empty() && !last_step_done_) refused = refused_;
+    close();
+    told.on_closed(why, refused);
+}
+
+lock_error connection::current_failure() const {
+    try {
+        throw;
+    } catch (const lock_error& failure) {
+        return failure;
+    } catch (const std::bad_alloc&) {
+        return out_of_memory_;
+    } catch (const std::exception& failure) {
+        return {error_code::service_unavailable,
+                "the connection to " + server_.where + " failed: " + failure.what()};
+    }
+}
+
+lock_error connection::broken() const {
+    if (refused_) return to_lock_error(*refused_, server_.where);
+    return {error_code::service_unavailable, "the connection to " + server_.where + " broke"};
+}
+
+}  // namespace syncguard::postgres

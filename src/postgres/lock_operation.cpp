@@ -1,0 +1,148 @@
+#include "lock_operation.hpp"
+
+#include "background_release.hpp"
+#include "lock_protocol.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/time.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace syncguard::postgres {
+
+namespace {
+
+/// Nothing is remembered for longer on behalf of a server that does not come back.
+constexpr milliseconds longest_memory = std::chrono::hours(1);
+
+/// How often "not found" is not believed where the acquisition may still be under way.
+constexpr unsigned doubts_after_a_broken_connection = 2;
+
+std::string key_to_undo(const request& what) {
+    const auto* const acquisition = std::get_if<acquire_request>(&what);
+    return acquisition == nullptr ? std::string() : std::string(acquisition->key);
+}
+
+}  // namespace
+
+lock_operation::lock_operation(const request& what, const call_limits& limits, bool cleanup,
+                               std::shared_ptr<const statements> sql,
+                               const std::shared_ptr<client>& by, completion done)
+    : operation(encode(what, *sql, cleanup), limits.deadline),
+      what_(what),
+      key_(key_to_undo(what)),
+      sql_(std::move(sql)),
+      client_(by),
+      where_(by->where()),
+      done_(std::move(done)) {}
+
+void lock_operation::watch_for_stop(const std::stop_token& stop) {
+    if (!stop.stop_possible()) return;
+    on_stop_.emplace(stop, [by = client_, weak = weak_from_this()] {
+        const auto alive = by.lock();
+        if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
+    });
+}
+
+outcome lock_operation::result() {
+    on_stop_.reset();
+    if (failure_) std::rethrow_exception(failure_);
+    return std::move(outcome_);
+}
+
+bool lock_operation::answer(const row& reply) noexcept {
+    if (!in_doubt_ && has_to_wait(what_, reply)) return false;
+    try {
+        outcome_ = decoded(reply);
+    } catch (...) {
+        failure_ = std::current_exception();
+        // No answer that makes sense, or no memory to take it.
+        undo(in_doubt_ ? doubts_after_a_broken_connection : 0);
+    }
+    return true;
+}
+
+void lock_operation::answer_late(const row& reply) noexcept {
+    try {
+        if (!has_to_wait(what_, reply) && decode(what_, reply, where_).ok) undo(0);
+    } catch (const std::exception&) {
+        undo(0);
+    }
+}
+
+outcome lock_operation::decoded(const row& reply) const {
+    if (!in_doubt_) return decode(what_, reply, where_);
+    if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
+        const auto found = decode(id_lookup_request{acquisition->id}, reply, where_).record;
+        if (found) return outcome::granted(found->expires_at, found->fence);
+        throw answer_was_lost("the lock was not acquired");
+    }
+    auto answer = decode(what_, reply, where_);
+    if (std::holds_alternative<release_request>(what_) && !answer.ok) {
+        throw answer_was_lost("the lock is gone, be it by this release or before it");
+    }
+    return answer;
+}
+
+lock_error lock_operation::answer_was_lost(const char* what_is_known) const {
+    return {error_code::service_unavailable,
+            "the connection to " + where_ + " broke before its answer came; " + what_is_known};
+}
+
+void lock_operation::fail(const lock_error& why) noexcept {
+    failure_ = std::make_exception_ptr(why);
+    if (in_doubt_) undo(doubts_after_a_broken_connection);
+}
+
+bool lock_operation::ask_again() noexcept {
+    in_doubt_ = true;
+    try {
+        if (auto acquisition = std::get_if<acquire_request>(&what_)) {
+            auto asked = *acquisition;
+            asked.key = key_;
+            call_ = encode_resolution(asked, *sql_);
+        }
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    return true;
+}
+
+void lock_operation::lose() noexcept {
+    if (!in_doubt_) undo(doubts_after_a_broken_connection);
+}
+
+bool lock_operation::is_urgent() const noexcept {
+    return std::holds_alternative<extend_request>(what_);
+}
+
+void lock_operation::abandon() noexcept {
+    if (announced_or_abandoned_.exchange(true) && outcome_.ok) undo(0);
+}
+
+void lock_operation::announce() noexcept {
+    if (!done_) {
+        abandon();
+        return;
+    }
+    on_stop_.reset();
+    // The completion may own what keeps the engine alive: let it go when it has been told.
+    const completion done = std::exchange(done_, nullptr);
+    done(failure_, std::move(outcome_));
+}
+
+void lock_operation::undo(unsigned doubts) noexcept {
+    const auto* const acquisition = std::get_if<acquire_request>(&what_);
+    const auto by = client_.lock();
+    if (acquisition == nullptr || !by) return;
+    try {
+        const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
+        by->start(std::make_shared<background_release>(acquisition->id, key_,
+                                                       std::chrono::steady_clock::now() + lifetime,
+                                                       doubts, sql_, client_));
+    } catch (const std::exception&) {  // the lock ends with its TTL
+    }
+}
+
+}  // namespace syncguard::postgres

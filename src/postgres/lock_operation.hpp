@@ -1,0 +1,63 @@
+/// A request on its way through the client, and what becomes of it if its answer is lost.
+#pragma once
+
+#include "client.hpp"
+#include "statements.hpp"
+
+#include <syncguard/engine.hpp>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+namespace syncguard::postgres {
+
+class lock_operation : public operation {
+  public:
+    /// `done` is empty for a caller who waits and then calls `result`.
+    lock_operation(const request& what, const call_limits& limits, bool cleanup,
+                   std::shared_ptr<const statements> sql, const std::shared_ptr<client>& by,
+                   completion done);
+
+    /// Lets a stop request cancel it, until it has ended.
+    void watch_for_stop(const std::stop_token& stop);
+
+    /// The outcome; throws the `lock_error` that ended it.
+    [[nodiscard]] outcome result();
+
+    /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
+    void abandon() noexcept;
+
+  private:
+    [[nodiscard]] bool answer(const row& reply) noexcept override;
+    void answer_late(const row& reply) noexcept override;
+    void fail(const lock_error& why) noexcept override;
+    [[nodiscard]] bool ask_again() noexcept override;
+    void lose() noexcept override;
+    void announce() noexcept override;
+    [[nodiscard]] bool is_urgent() const noexcept override;
+
+    [[nodiscard]] outcome decoded(const row& reply) const;
+    [[nodiscard]] lock_error answer_was_lost(const char* what_is_known) const;
+    void undo(unsigned doubts) noexcept;
+
+    const request what_;
+    /// Of an acquisition. The request's own view ends with the call, before its undoing does.
+    const std::string key_;
+    const std::shared_ptr<const statements> sql_;
+    const std::weak_ptr<client> client_;
+    const std::string where_;
+    completion done_;
+    outcome outcome_;
+    std::exception_ptr failure_;
+    /// It was sent before, and what came of that is not known.
+    bool in_doubt_ = false;
+    /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
+    std::atomic<bool> announced_or_abandoned_{false};
+    std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+};
+
+}  // namespace syncguard::postgres

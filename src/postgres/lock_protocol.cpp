@@ -1,0 +1,160 @@
+#include "lock_protocol.hpp"
+
+#include <syncguard/error.hpp>
+#include <syncguard/key.hpp>
+
+#include <charconv>
+
+namespace syncguard::postgres {
+
+namespace {
+
+constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
+
+std::string storage_key(std::string_view key) {
+    if (key.find('\0') != std::string_view::npos) {
+        throw lock_error(error_code::invalid_argument,
+                         "PostgreSQL cannot store a key with a NUL byte");
+    }
+    return make_storage_key("", key, budget);
+}
+
+call release_of(const lock_id& id, const statements& sql) {
+    return {.what = &sql.release, .parameters = {id.to_string()}, .takes_lists = true};
+}
+
+call one(const statement& what, std::vector<std::string> parameters) {
+    return {.what = &what, .parameters = std::move(parameters)};
+}
+
+struct encoder {
+    const statements& sql;
+    bool cleanup;
+
+    call operator()(const acquire_request& what) const {
+        const std::string key = storage_key(what.key);
+        return {.what = &sql.acquire,
+                .parameters = {key, std::string(what.key), what.id.to_string(),
+                               std::to_string(what.ttl.count()), make_fence_key("", key, budget)},
+                .takes_lists = true,
+                .enter = &sql.enter,
+                .turn = key};
+    }
+    call operator()(const release_request& what) const { return release_of(what.id, sql); }
+    call operator()(const extend_request& what) const {
+        return one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
+    }
+    call operator()(const is_locked_request& what) const {
+        return one(cleanup ? sql.is_locked_with_cleanup : sql.is_locked, {storage_key(what.key)});
+    }
+    call operator()(const key_lookup_request& what) const {
+        return one(sql.lookup_key, {storage_key(what.key)});
+    }
+    call operator()(const id_lookup_request& what) const {
+        return one(sql.lookup_id, {what.id.to_string()});
+    }
+};
+
+struct decoder {
+    const row& answer;
+    const std::string& where;
+
+    [[noreturn]] void refuse() const {
+        throw lock_error(error_code::internal,
+                         where + " gave an answer that does not fit the question");
+    }
+    [[nodiscard]] const std::optional<std::string>& field(std::size_t number) const {
+        if (number >= answer.size()) refuse();
+        return answer[number];
+    }
+    [[nodiscard]] const std::string& text(std::size_t number) const {
+        if (!field(number)) refuse();
+        return *field(number);
+    }
+    [[nodiscard]] std::int64_t integer(std::size_t number) const {
+        const std::string& digits = text(number);
+        std::int64_t value = 0;
+        const auto [end, problem] =
+            std::from_chars(digits.data(), digits.data() + digits.size(), value);
+        if (problem != std::errc{} || end != digits.data() + digits.size()) refuse();
+        return value;
+    }
+    [[nodiscard]] unix_time time(std::size_t number) const {
+        return unix_time(milliseconds(integer(number)));
+    }
+    [[nodiscard]] static outcome not_owned(bool is_there) {
+        return outcome::failed(is_there ? failure_reason::expired : failure_reason::not_found);
+    }
+    [[nodiscard]] outcome lookup() const {
+        if (answer.empty()) return outcome::nothing_found();
+        const auto token = fence::parse(text(4));
+        if (!token || !lock_id::is_valid(text(1))) {
+            throw lock_error(error_code::invalid_argument,
+                             "the lock that is stored in " + where +
+                                 " lacks something or was written by another version");
+        }
+        return outcome::found({.key = text(0),
+                               .id = lock_id::parse(text(1)),
+                               .expires_at = time(2),
+                               .acquired_at = time(3),
+                               .fence = *token});
+    }
+
+    outcome operator()(const acquire_request& /*what*/) const {
+        if (field(0)) return outcome::locked(milliseconds(integer(0)));
+        if (!field(2)) {
+            throw lock_error(error_code::internal,
+                             "the fence counter of this key has reached its end (" +
+                                 fence::from_counter(fence::max_counter).to_string() +
+                                 "); nothing was locked. Use a new key");
+        }
+        const auto counter = integer(2);
+        if (counter < 1 || counter > std::int64_t{fence::max_counter}) refuse();
+        return outcome::granted(time(3), fence::from_counter(static_cast<std::uint64_t>(counter)));
+    }
+    outcome operator()(const release_request& /*what*/) const {
+        const auto said = integer(0);
+        return said == 1 ? outcome::done() : not_owned(said == -2);
+    }
+    outcome operator()(const extend_request& /*what*/) const {
+        return field(0) ? outcome::extended(time(0)) : not_owned(integer(1) > 0);
+    }
+    outcome operator()(const is_locked_request& /*what*/) const {
+        return outcome::yes_or_no(!answer.empty());
+    }
+    outcome operator()(const key_lookup_request& /*what*/) const { return lookup(); }
+    outcome operator()(const id_lookup_request& /*what*/) const { return lookup(); }
+};
+
+}  // namespace
+
+call encode(const request& what, const statements& sql, bool cleanup) {
+    return std::visit(encoder{sql, cleanup}, what);
+}
+
+bool has_to_wait(const request& what, const row& answer) {
+    return std::holds_alternative<acquire_request>(what) && answer.size() > 1 && !answer[0] &&
+           answer[1] == "f";
+}
+
+outcome decode(const request& what, const row& answer, const std::string& where) {
+    return std::visit(decoder{answer, where}, what);
+}
+
+call encode_resolution(const acquire_request& what, const statements& sql) {
+    call asked = one(sql.lookup_id, {what.id.to_string()});
+    asked.enter = &sql.enter;
+    asked.turn = storage_key(what.key);
+    asked.always_enters = true;
+    return asked;
+}
+
+call encode_undoing(const lock_id& id, const std::string& key, const statements& sql) {
+    call asked = release_of(id, sql);
+    asked.enter = &sql.enter;
+    asked.turn = storage_key(key);
+    asked.always_enters = true;
+    return asked;
+}
+
+}  // namespace syncguard::postgres

@@ -1,0 +1,34 @@
+/// Making the tables, on its way through the client.
+#pragma once
+
+#include "client.hpp"
+#include "schema.hpp"
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+namespace syncguard::postgres {
+
+class schema_operation : public operation {
+  public:
+    schema_operation(std::shared_ptr<const schema_statements> sql, time_point deadline)
+        : operation(
+              {.what = &sql->create, .parameters = {}, .enter = &sql->enter, .always_enters = true},
+              deadline),
+          sql_(std::move(sql)) {}
+
+    void throw_if_failed() const {
+        if (failure_) std::rethrow_exception(failure_);
+    }
+
+  private:
+    [[nodiscard]] bool answer(const row& /*reply*/) noexcept override { return true; }
+    void fail(const lock_error& why) noexcept override { failure_ = std::make_exception_ptr(why); }
+    [[nodiscard]] bool ask_again() noexcept override { return true; }
+
+    const std::shared_ptr<const schema_statements> sql_;
+    std::exception_ptr failure_;
+};
+
+}  // namespace syncguard::postgres

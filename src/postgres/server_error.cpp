@@ -1,0 +1,136 @@
+#include "server_error.hpp"
+
+#include "statements.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace syncguard::postgres {
+
+namespace {
+
+struct known_error {
+    /// A whole SQLSTATE, or how a class of them begins.
+    std::string_view begins_with;
+    error_code code;
+    remedy cure;
+    std::string_view advice;
+};
+
+constexpr std::string_view try_again = "try again soon";
+
+// The first match counts: single codes come before their class.
+constexpr std::array known_errors{
+    known_error{sqlstate_of_overtaken, error_code::service_unavailable, remedy::again, try_again},
+    known_error{"22021", error_code::invalid_argument, remedy::none,
+                "the database cannot store this key; use one with the encoding UTF8"},
+    known_error{"22P05", error_code::invalid_argument, remedy::none,
+                "the database cannot store this key; use one with the encoding UTF8"},
+    known_error{"22", error_code::invalid_argument, remedy::none, ""},
+    known_error{"23", error_code::invalid_argument, remedy::none,
+                "the tables have constraints that SyncGuard does not know"},
+    known_error{"25006", error_code::service_unavailable, remedy::again_elsewhere,
+                "this server only reads; connect to the primary, or name all hosts and "
+                "target_session_attrs=read-write"},
+    known_error{"26000", error_code::service_unavailable, remedy::again_without_names, try_again},
+    known_error{"42P05", error_code::service_unavailable, remedy::again_without_names, try_again},
+    known_error{"28", error_code::auth_failed, remedy::none, "check user and password"},
+    known_error{"3D000", error_code::invalid_argument, remedy::none,
+                "there is no database of this name"},
+    known_error{"40001", error_code::service_unavailable, remedy::again, try_again},
+    known_error{"40P01", error_code::service_unavailable, remedy::again, try_again},
+    known_error{"42501", error_code::auth_failed, remedy::none,
+                "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of SyncGuard"},
+    known_error{"42P01", error_code::invalid_argument, remedy::none,
+                "the tables of SyncGuard are missing; make them with 'syncguard setup --backend "
+                "URL' or setup_schema()"},
+    known_error{"53300", error_code::rate_limited, remedy::none,
+                "raise the server's 'max_connections' or use fewer connections"},
+    known_error{"53", error_code::service_unavailable, remedy::none,
+                "the server is short of resources; its administrator has to look after it"},
+    // Set by ourselves, to the end of the call.
+    known_error{"55P03", error_code::network_timeout, remedy::none,
+                "others who acquire the same key were in the way for too long"},
+    known_error{"57014", error_code::network_timeout, remedy::none,
+                "the statement was cancelled by the server"},
+    known_error{"57P", error_code::service_unavailable, remedy::again_elsewhere,
+                "the server is shutting down or starting up; try again soon"},
+    known_error{"08", error_code::service_unavailable, remedy::none, try_again},
+};
+
+const known_error* find(std::string_view sqlstate) noexcept {
+    const auto* const found = std::find_if(
+        known_errors.begin(), known_errors.end(),
+        [&](const known_error& each) { return sqlstate.starts_with(each.begins_with); });
+    return found == known_errors.end() ? nullptr : found;
+}
+
+/// Texts of these classes name values that were sent.
+bool may_be_quoted(std::string_view sqlstate) noexcept {
+    return !sqlstate.starts_with("22") && !sqlstate.starts_with("23");
+}
+
+bool is_sqlstate(std::string_view text) noexcept {
+    constexpr std::size_t length = 5;
+    return text.size() == length && std::all_of(text.begin(), text.end(), [](char c) {
+               return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z');
+           });
+}
+
+/// The last line of a message that has several: libpq tells of all attempts, and adds questions.
+std::string_view reason_in(std::string_view message) {
+    const auto first_line = message.substr(0, message.find('\n'));
+    constexpr std::string_view before_reason = " failed: ";
+    const auto at = first_line.find(before_reason);
+    return at == std::string_view::npos ? first_line : first_line.substr(at + before_reason.size());
+}
+
+std::string_view trimmed_end(std::string_view text) {
+    while (!text.empty() && (text.back() == '\n' || text.back() == ' '))
+        text.remove_suffix(1);
+    return text;
+}
+
+}  // namespace
+
+error_code code_of(std::string_view sqlstate) noexcept {
+    const auto* const known = find(sqlstate);
+    return known == nullptr ? error_code::internal : known->code;
+}
+
+remedy remedy_for(std::string_view sqlstate) noexcept {
+    const auto* const known = find(sqlstate);
+    return known == nullptr ? remedy::none : known->cure;
+}
+
+lock_error to_lock_error(const refusal& why, const std::string& where) {
+    std::string message = where + " answered with the error " + why.sqlstate;
+    if (may_be_quoted(why.sqlstate) && !why.message.empty()) message += " (" + why.message + ")";
+    const auto* const known = find(why.sqlstate);
+    if (known != nullptr && !known->advice.empty()) message.append(": ").append(known->advice);
+    return {code_of(why.sqlstate), message};
+}
+
+lock_error to_connection_error(std::string_view libpq_message, const std::string& where) {
+    const std::string_view text = trimmed_end(libpq_message);
+    constexpr std::size_t code_length = 5;
+    if (const auto code = text.substr(text.size() - std::min(text.size(), code_length));
+        is_sqlstate(code) && text.find(":  ") != std::string_view::npos) {
+        return to_lock_error({.sqlstate = std::string(code), .message = {}}, where);
+    }
+    const auto says = [&](std::string_view words) {
+        return text.find(words) != std::string_view::npos;
+    };
+    const std::string message = "cannot connect to " + where + ": " + std::string(reason_in(text));
+    if (says("password") || says("certificate") || says("authentication")) {
+        return {error_code::auth_failed, message + "; check user, password and certificates"};
+    }
+    if (says("session is") || says("hot standby")) {
+        return {error_code::service_unavailable,
+                message + "; no server is as 'target_session_attrs' wants it"};
+    }
+    return {error_code::service_unavailable,
+            message + "; is the server running, and is the address right?"};
+}
+
+}  // namespace syncguard::postgres

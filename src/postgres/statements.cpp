@@ -1,0 +1,123 @@
+#include "statements.hpp"
+
+#include <syncguard/fence.hpp>
+#include <syncguard/key.hpp>
+#include <syncguard/time.hpp>
+
+#include <string>
+
+namespace syncguard::postgres {
+
+namespace {
+
+/// The server's clock at the moment of asking: now() would be the begin of the transaction, before
+/// any waiting.
+const std::string now_ms = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+const std::string tolerance = std::to_string(time_tolerance.count());
+
+/// How long after its end a lock may be removed. An extension that is under way does not come
+/// later.
+const std::string cleanup_guard = "2000";
+
+const std::string last_fence = std::to_string(fence::max_counter);
+
+std::string live() {
+    return "expires_at_ms > " + now_ms + " - " + tolerance;
+}
+
+statement named(std::string text) {
+    return {.name = "syncguard_" + hash_key(text), .text = std::move(text)};
+}
+
+std::string acquire_text(const quoted_names& tables) {
+    // The statement sees what was committed before it began. Whoever has written since then, before
+    // this one got the right to, is met by the upsert, which sees all and leaves a live lock alone;
+    // so is an extension or removal by lock id, which has the row alone and is waited for. The
+    // fence counter was raised for nothing then: the division undoes it all.
+    return "WITH input AS MATERIALIZED (SELECT i.*, "
+           "pg_try_advisory_xact_lock(hashtext(i.key)) AS mine FROM "
+           "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) "
+           "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, place)), "
+           "clock AS MATERIALIZED (SELECT " +
+           now_ms +
+           " AS ms), "
+           "held AS MATERIALIZED (SELECT l.key, l.expires_at_ms + " +
+           tolerance + " - clock.ms AS left_ms FROM " + tables.locks +
+           " AS l, clock WHERE l.key = ANY ($1::text[]) AND l.expires_at_ms > clock.ms - " +
+           tolerance +
+           "), "
+           "raised AS (INSERT INTO " +
+           tables.fence_counters +
+           " AS c (fence_key, fence, key_debug) "
+           "SELECT i.fence_key, 1, i.user_key FROM input AS i "
+           "WHERE i.mine AND NOT EXISTS (SELECT FROM held WHERE held.key = i.key) "
+           "ON CONFLICT (fence_key) DO UPDATE SET fence = c.fence + 1 WHERE c.fence < " +
+           last_fence +
+           " RETURNING c.fence_key, c.fence), "
+           "put AS (INSERT INTO " +
+           tables.locks +
+           " AS l (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key) "
+           "SELECT i.key, i.lock_id, clock.ms + i.ttl, clock.ms, "
+           "lpad(raised.fence::text, 15, '0'), i.user_key "
+           "FROM input AS i JOIN raised USING (fence_key), clock "
+           "ON CONFLICT (key) DO UPDATE SET lock_id = excluded.lock_id, "
+           "(expires_at_ms, acquired_at_ms) = "
+           "(SELECT later.ms + excluded.expires_at_ms - excluded.acquired_at_ms, later.ms "
+           "FROM (SELECT " +
+           now_ms +
+           " AS ms OFFSET 0) AS later), "
+           "fence = excluded.fence, user_key = excluded.user_key WHERE l.expires_at_ms <= " +
+           now_ms + " - " + tolerance +
+           " RETURNING l.key, l.expires_at_ms) "
+           "SELECT held.left_ms, i.mine, raised.fence, "
+           "CASE WHEN raised.fence IS NOT NULL "
+           "THEN coalesce(put.expires_at_ms, 1 / (SELECT count(*) FROM put WHERE put.key = i.key)) "
+           "END FROM input AS i LEFT JOIN held USING (key) LEFT JOIN raised USING (fence_key) "
+           "LEFT JOIN put USING (key) ORDER BY i.place";
+}
+
+std::string release_text(const quoted_names& tables) {
+    return "WITH gone AS (DELETE FROM " + tables.locks + " WHERE lock_id = ANY ($1::text[]) AND " +
+           live() +
+           " RETURNING lock_id) "
+           "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 WHEN (SELECT count(*) FROM " +
+           tables.locks +
+           " AS l WHERE l.lock_id = i.lock_id) > 0 THEN -2 ELSE -1 END "
+           "FROM unnest($1::text[]) WITH ORDINALITY AS i (lock_id, place) "
+           "LEFT JOIN gone USING (lock_id) ORDER BY i.place";
+}
+
+std::string lookup_text(const quoted_names& tables, const char* column) {
+    return std::string("SELECT user_key, lock_id, expires_at_ms, acquired_at_ms, fence FROM ") +
+           tables.locks + " WHERE " + column + " = $1::text AND " + live();
+}
+
+std::string is_locked_text(const quoted_names& tables) {
+    return "SELECT 1 FROM " + tables.locks + " WHERE key = $1::text AND " + live();
+}
+
+}  // namespace
+
+statements::statements(const quoted_names& tables)
+    // The limit holds for this transaction, the wait that follows included: whoever stops waiting
+    // must not be granted a lock later. Functions of a list are called from left to right.
+    : enter(named("SELECT set_config('lock_timeout', $2::text, true), "
+                  "pg_advisory_xact_lock(hashtext($1::text))")),
+      acquire(named(acquire_text(tables))),
+      release(named(release_text(tables))),
+      extend(named("WITH extended AS (UPDATE " + tables.locks + " SET expires_at_ms = " + now_ms +
+                   " + $2::bigint WHERE lock_id = $1::text AND " + live() +
+                   " RETURNING expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "
+                   "(SELECT count(*) FROM " +
+                   tables.locks + " WHERE lock_id = $1::text)")),
+      is_locked(named(is_locked_text(tables))),
+      // What somebody else works on is left to him: a question must not wait.
+      is_locked_with_cleanup(
+          named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE key = (SELECT key FROM " +
+                tables.locks + " WHERE key = $1::text AND expires_at_ms < " + now_ms + " - " +
+                cleanup_guard + " FOR UPDATE SKIP LOCKED)) " + is_locked_text(tables))),
+      lookup_key(named(lookup_text(tables, "key"))),
+      lookup_id(named(lookup_text(tables, "lock_id"))) {}
+
+}  // namespace syncguard::postgres

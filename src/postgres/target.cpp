@@ -1,0 +1,130 @@
+#include "target.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <boost/asio/ip/address.hpp>
+
+#include <charconv>
+#include <memory>
+
+#include <libpq-fe.h>
+
+namespace syncguard::postgres {
+
+namespace {
+
+struct freer {
+    void operator()(PQconninfoOption* list) const noexcept { PQconninfoFree(list); }
+};
+using setting_list = std::unique_ptr<PQconninfoOption, freer>;
+
+std::map<std::string, std::string> settings_in(const setting_list& list) {
+    std::map<std::string, std::string> found;
+    for (const auto* each = list.get(); each != nullptr && each->keyword != nullptr; ++each) {
+        if (each->val != nullptr) found.emplace(each->keyword, each->val);
+    }
+    return found;
+}
+
+std::map<std::string, std::string> parse(const std::string& connection) {
+    if (connection.find('\0') != std::string::npos) {
+        throw lock_error(error_code::invalid_argument,
+                         "the connection string for PostgreSQL holds a NUL byte");
+    }
+    char* problem = nullptr;
+    const setting_list list(PQconninfoParse(connection.c_str(), &problem));
+    // Its text is not repeated: it may quote a part of a password.
+    if (problem != nullptr) PQfreemem(problem);
+    if (!list) {
+        throw lock_error(error_code::invalid_argument,
+                         "libpq cannot read the connection string for PostgreSQL; write "
+                         "postgres://user:password@host:port/database with special characters as "
+                         "%XX and libpq's own options, or keyword=value pairs");
+    }
+    return settings_in(list);
+}
+
+/// Takes a setting out; what is not said comes from the environment.
+std::string take(std::map<std::string, std::string>& said,
+                 const std::map<std::string, std::string>& defaults, const char* name) {
+    if (const auto own = said.extract(name)) return own.mapped();
+    const auto found = defaults.find(name);
+    return found == defaults.end() ? std::string() : found->second;
+}
+
+std::vector<std::string> split(const std::string& list) {
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= list.size();) {
+        const auto end = std::min(list.find(',', begin), list.size());
+        parts.push_back(list.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
+}
+
+std::string part(const std::vector<std::string>& parts, std::size_t number) {
+    if (number < parts.size()) return parts[number];
+    return parts.size() == 1 ? parts.front() : std::string();
+}
+
+std::string describe(const std::vector<candidate>& candidates) {
+    std::string text;
+    for (const auto& each : candidates) {
+        std::string place = each.host.empty() ? each.address : each.host;
+        if (place.empty()) place = "this host";
+        if (!each.port.empty()) place += ":" + each.port;
+        text += (text.empty() ? "" : ", ") + place;
+    }
+    return "PostgreSQL at " + text;
+}
+
+}  // namespace
+
+bool candidate::needs_lookup() const {
+    if (host.empty() || !address.empty() || host.front() == '/' || host.front() == '@') {
+        return false;
+    }
+    boost::system::error_code not_an_address;
+    boost::asio::ip::make_address(host, not_an_address);
+    return static_cast<bool>(not_an_address);
+}
+
+target::target(const options& store)
+    : settings(parse(store.connection)), connect_timeout(store.connect_timeout) {
+    // A service file has a say in everything: then only libpq knows.
+    const bool by_service = settings.contains("service");
+    const auto defaults = by_service ? std::map<std::string, std::string>()
+                                     : settings_in(setting_list(PQconndefaults()));
+    const auto hosts = split(take(settings, defaults, "host"));
+    const auto addresses = split(take(settings, defaults, "hostaddr"));
+    const auto ports = split(take(settings, defaults, "port"));
+    if ((addresses.size() > 1 && hosts.size() > 1 && addresses.size() != hosts.size()) ||
+        (ports.size() > 1 && ports.size() != std::max(hosts.size(), addresses.size()))) {
+        throw lock_error(error_code::invalid_argument,
+                         "the connection string for PostgreSQL names different numbers of hosts, "
+                         "addresses and ports");
+    }
+    for (std::size_t i = 0; i < std::max(hosts.size(), addresses.size()); ++i) {
+        candidates.push_back({.host = i < hosts.size() ? hosts[i] : std::string(),
+                              .address = i < addresses.size() ? addresses[i] : std::string(),
+                              .port = part(ports, i)});
+    }
+    where = by_service ? "PostgreSQL by service file" : describe(candidates);
+
+    if (const auto seconds = settings.extract("connect_timeout")) {
+        const std::string& text = seconds.mapped();
+        int value = 0;
+        const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (problem != std::errc{} || end != text.data() + text.size()) {
+            throw lock_error(error_code::invalid_argument,
+                             "connect_timeout for PostgreSQL is a number of seconds");
+        }
+        // To libpq, zero and less mean no limit: then ours holds.
+        if (value > 0) connect_timeout = std::chrono::seconds(value);
+    }
+    // Keys are UTF-8, whatever the environment says.
+    settings["client_encoding"] = "UTF8";
+    settings.try_emplace("fallback_application_name", "syncguard");
+}
+
+}  // namespace syncguard::postgres

@@ -1,0 +1,41 @@
+/// What travels to the server and back in one round trip.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace syncguard::postgres {
+
+/// One statement with its parameters ($1, $2, ...) left open.
+struct statement {
+    /// For a statement that the server may keep; empty for one that is not worth it. Made from the
+    /// text: whoever meets this name in a session finds the same statement under it.
+    std::string name;
+    std::string text;
+};
+
+struct step {
+    const statement* what;  ///< Lives as long as the client.
+    std::vector<std::string> parameters;
+};
+
+/// Statements that the server performs together or not at all, each with a fresh view of what
+/// others have committed meanwhile.
+using transaction = std::vector<step>;
+
+/// One row; no fields where there was none.
+using row = std::vector<std::optional<std::string>>;
+
+/// All rows that the last statement returned.
+using row_list = std::vector<row>;
+
+/// The server's word that it did nothing.
+struct refusal {
+    std::string sqlstate;
+    /// Its text, without the details, which hold values.
+    std::string message;
+};
+
+}  // namespace syncguard::postgres

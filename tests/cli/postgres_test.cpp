@@ -1,0 +1,67 @@
+/// The commands on a PostgreSQL server.
+#include "support/postgres_server.hpp"
+#include "workspace.hpp"
+
+#include <string>
+#include <vector>
+
+namespace syncguard::cli::test {
+
+namespace {
+
+class commands_on_postgres : public command_test {
+  protected:
+    [[nodiscard]] finished on_postgres(std::vector<std::string> arguments) const {
+        arguments.insert(arguments.begin() + 1, {"--backend", server_.url()});
+        return syncguard(arguments);
+    }
+
+    syncguard::test::postgres_server server_{{.with_tables = false}};
+};
+
+TEST_F(commands_on_postgres, say_what_to_do_without_tables_and_work_after_setup) {
+    const auto before = on_postgres({"acquire", "k"});
+    EXPECT_EQ(64, before.exit_code);
+    EXPECT_NE(std::string::npos, before.err.find("syncguard setup")) << before.err;
+
+    EXPECT_EQ(0, on_postgres({"setup"}).exit_code);
+    EXPECT_EQ("{\"ok\":true}\n", on_postgres({"setup", "--json"}).out);
+
+    const auto acquired = on_postgres({"acquire", "k", "--ttl", "1m"});
+    ASSERT_EQ(0, acquired.exit_code) << acquired.err;
+    const auto id = labelled(acquired.out, "lock-id");
+    EXPECT_EQ(id, server_.value("SELECT lock_id FROM syncguard_locks WHERE key = 'k'"));
+    EXPECT_EQ(75, on_postgres({"acquire", "k"}).exit_code);
+    EXPECT_EQ("locked\n", on_postgres({"status", "k"}).out);
+    EXPECT_EQ(0, on_postgres({"extend", id, "--ttl", "5m"}).exit_code);
+    EXPECT_EQ(0, on_postgres({"release", id}).exit_code);
+    EXPECT_EQ("free\n", on_postgres({"status", "k"}).out);
+    EXPECT_EQ(0, on_postgres({"run", "k", "--", "true"}).exit_code);
+}
+
+TEST_F(commands_on_postgres, setup_prints_sql_that_makes_the_same_tables_by_hand) {
+    const auto printed = on_postgres({"setup", "--print"});
+    ASSERT_EQ(0, printed.exit_code) << printed.err;
+    EXPECT_EQ("0", server_.value("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"));
+    server_.run(printed.out);
+    server_.run(printed.out);
+    EXPECT_EQ(0, on_postgres({"run", "k", "--", "true"}).exit_code);
+}
+
+TEST_F(commands_on_postgres, setup_of_other_backends_has_nothing_to_do) {
+    EXPECT_EQ(0, syncguard({"setup"}).exit_code);
+    EXPECT_EQ(64, syncguard({"setup", "--print"}).exit_code);
+}
+
+TEST_F(commands_on_postgres, a_server_that_is_down_is_named_and_its_password_is_not) {
+    server_.kill();
+    const auto place = "127.0.0.1:" + std::to_string(server_.port());
+    const auto result = syncguard({"status", "k", "--backend", "postgres://u:hunter2@" + place});
+    EXPECT_EQ(69, result.exit_code);
+    EXPECT_NE(std::string::npos, result.err.find(place)) << result.err;
+    EXPECT_EQ(std::string::npos, result.err.find("hunter2")) << result.err;
+}
+
+}  // namespace
+
+}  // namespace syncguard::cli::test

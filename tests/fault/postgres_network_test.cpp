@@ -1,0 +1,226 @@
+/// PostgreSQL behind a bad network: cut, silent, or not there at all.
+#include "postgres_fault.hpp"
+
+#include <syncguard/async.hpp>
+
+#include <boost/asio/use_future.hpp>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using postgres_network = postgres_fault;
+
+TEST_F(postgres_network, an_acquisition_cut_anywhere_is_granted_in_truth_or_leaves_nothing) {
+    const auto locks = open();
+    for (const auto way : {direction::to_server, direction::to_client}) {
+        int granted = 0;
+        for (std::uint64_t bytes = 0; bytes < 1500; bytes += bytes < 16 ? 1 : 23) {
+            (void)locks.is_locked("warm-up");
+            const std::string key =
+                "k:" + std::to_string(static_cast<int>(way)) + ":" + std::to_string(bytes);
+            const auto cuts = proxy_.cuts();
+            proxy_.arm_cut(way, bytes);
+            acquire_result<any_capabilities> lease;
+            try {
+                lease = locks.acquire(key, {.ttl = 60s});
+            } catch (const lock_error& failure) {
+                EXPECT_EQ(failure.code(), error_code::service_unavailable) << failure.what();
+            }
+            proxy_.disarm_cut();
+            if (lease) {
+                ++granted;
+                EXPECT_EQ(server().value("SELECT fence || lock_id FROM syncguard_locks "
+                                         "WHERE key = $1",
+                                         {key}),
+                          lease->fence().to_string() + lease->lock_id().to_string());
+                (void)lease->detach();
+            } else {
+                EXPECT_TRUE(eventually([&] { return !holds_lock(server(), key); }, cleanup_time))
+                    << bytes;
+            }
+            if (proxy_.cuts() == cuts && bytes > 0) break;
+        }
+        EXPECT_GT(granted, 0);
+    }
+}
+
+TEST_F(postgres_network, a_commit_whose_acknowledgement_was_lost_is_found_by_its_lock_id) {
+    const auto locks = open();
+    (void)locks.is_locked("warm-up");
+    proxy_.stall(direction::to_client);
+    auto call = async_acquire(locks, "k", {.ttl = 60s}, boost::asio::use_future);
+    ASSERT_TRUE(eventually([&] { return holds_lock(server(), "k"); }));
+    proxy_.drop_all(closing::reset);
+    proxy_.resume(direction::to_client);
+    auto lease = call.get();
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->lock_id().to_string(),
+              server().value("SELECT lock_id FROM syncguard_locks WHERE key = 'k'"));
+    EXPECT_EQ(lease->fence().str(), "000000000000001");
+    EXPECT_TRUE(lease->release().ok);
+}
+
+TEST_F(postgres_network, a_release_whose_acknowledgement_was_lost_is_not_called_a_success) {
+    const auto locks = open();
+    const auto id = locks.acquire("k", {.ttl = 60s})->detach();
+    proxy_.stall(direction::to_client);
+    auto call = async_release(locks, id, {}, boost::asio::use_future);
+    ASSERT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }));
+    // Meanwhile somebody else has the key: the repeated release must not touch that.
+    server().run(
+        "INSERT INTO syncguard_locks VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', "
+        "9999999999999, 1, '000000000000002', 'k')");
+    proxy_.drop_all();
+    proxy_.resume(direction::to_client);
+    expect_error(error_code::service_unavailable, [&] { (void)call.get(); });
+    EXPECT_TRUE(holds_lock(server(), "k"));
+}
+
+TEST_F(postgres_network, an_extension_whose_acknowledgement_was_lost_is_made_again) {
+    const auto locks = open();
+    const auto id = locks.acquire("k", {.ttl = 60s})->detach();
+    const auto end_of = [&] { return server().value("SELECT expires_at_ms FROM syncguard_locks"); };
+    const auto before = end_of();
+    proxy_.stall(direction::to_client);
+    auto call = async_extend(locks, id, {.ttl = 1h}, boost::asio::use_future);
+    ASSERT_TRUE(eventually([&] { return end_of() != before; }));
+    proxy_.drop_all();
+    proxy_.resume(direction::to_client);
+    const auto extended = call.get();
+    EXPECT_TRUE(extended.ok);
+    EXPECT_EQ(std::to_string(extended.expires_at.time_since_epoch().count()), end_of());
+}
+
+TEST_F(postgres_network, a_silent_server_is_waited_for_until_the_deadline_and_cleaned_up_behind) {
+    const auto locks = open();
+    (void)locks.is_locked("warm-up");
+    proxy_.stall(direction::to_client);
+    const auto begin = steady_clock::now();
+    expect_error(error_code::network_timeout,
+                 [&] { (void)locks.acquire("k", {.ttl = 60s, .timeout = 300ms}); });
+    EXPECT_LT(steady_clock::now() - begin, 300ms + margin);
+    proxy_.resume(direction::to_client);
+    EXPECT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }, cleanup_time));
+    EXPECT_TRUE(locks.acquire("other"));
+}
+
+TEST_F(postgres_network, a_cancelled_call_returns_soon_and_is_cleaned_up_behind) {
+    const auto locks = open();
+    (void)locks.is_locked("warm-up");
+    proxy_.stall(direction::to_client);
+    std::stop_source stop;
+    std::jthread stopping([&] {
+        (void)eventually([&] { return holds_lock(server(), "k"); });
+        stop.request_stop();
+    });
+    const auto begin = steady_clock::now();
+    expect_error(error_code::aborted,
+                 [&] { (void)locks.acquire("k", {.ttl = 60s, .timeout = 20s}, stop.get_token()); });
+    EXPECT_LT(steady_clock::now() - begin, 10s);
+    stopping.join();
+    proxy_.resume(direction::to_client);
+    EXPECT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }, cleanup_time));
+}
+
+TEST_F(postgres_network, an_answer_that_comes_late_reaches_nobody_else) {
+    const auto locks = open(5s, 1);
+    EXPECT_FALSE(locks.is_locked("free"));
+    (void)locks.acquire("held", {.ttl = 60s})->detach();
+    proxy_.delay(direction::to_client, 400ms);
+    expect_error(error_code::network_timeout,
+                 [&] { (void)locks.is_locked("held", {.timeout = 100ms}); });
+    proxy_.delay(direction::to_client, 0ms);
+    EXPECT_FALSE(locks.is_locked("free"));
+    EXPECT_TRUE(locks.is_locked("held"));
+}
+
+TEST_F(postgres_network, a_server_that_is_not_there_is_unavailable_and_back_as_soon_as_it_is) {
+    const auto locks = open();
+    EXPECT_TRUE(locks.acquire("k"));
+    proxy_.refuse_connections();
+    proxy_.drop_all();
+    expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
+    proxy_.refuse_connections(false);
+    EXPECT_TRUE(eventually([&] {
+        try {
+            return static_cast<bool>(locks.acquire("k"));
+        } catch (const lock_error&) {
+            return false;
+        }
+    }));
+}
+
+TEST_F(postgres_network, a_server_that_accepts_and_says_nothing_ends_with_the_connect_timeout) {
+    proxy_.stall(direction::to_client);
+    const postgres::backend locks({.connection = server().url_at(proxy_.port()),
+                                   .tables = {},
+                                   .pool_size = 1,
+                                   .connect_timeout = 200ms},
+                                  quiet());
+    const auto begin = steady_clock::now();
+    expect_error(error_code::network_timeout, [&] { (void)locks.acquire("k"); });
+    EXPECT_LT(steady_clock::now() - begin, 200ms + margin);
+}
+
+TEST_F(postgres_network, a_host_that_does_not_answer_leaves_time_for_the_next) {
+    proxy_.stall(direction::to_client);
+    const postgres::backend locks(
+        {.connection = "host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres sslmode=disable "
+                       "gssencmode=disable connect_timeout=2 port=" +
+                       std::to_string(proxy_.port()) + "," + std::to_string(server().port())},
+        quiet(10s));
+    EXPECT_TRUE(locks.acquire("k"));
+}
+
+TEST_F(postgres_network, renewals_do_not_wait_behind_a_crowd) {
+    const auto locks = open(20s, 2);
+    auto lease = locks.acquire("held", {.ttl = 60s});
+    ASSERT_TRUE(lease);
+    ASSERT_TRUE(lease->extend({.ttl = 60s}).ok);
+    // All connections for others are stuck behind somebody who is at these keys.
+    auto other = server().connect();
+    other.run(
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k' || i)) FROM generate_series(0, 9) i");
+    std::vector<std::jthread> crowd;
+    for (int i = 0; i < 10; ++i)
+        crowd.emplace_back([&, i] { EXPECT_TRUE(locks.acquire("k" + std::to_string(i))); });
+    ASSERT_TRUE(eventually(
+        [&] { return server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "2"; }));
+    for (int i = 0; i < 5; ++i)
+        EXPECT_TRUE(lease->extend({.ttl = 60s}).ok);
+    other.run("COMMIT");
+}
+
+TEST_F(postgres_network, the_pool_is_bounded) {
+    const auto locks = open(20s, 3);
+    std::vector<std::jthread> crowd;
+    for (int i = 0; i < 24; ++i) {
+        crowd.emplace_back([&, i] {
+            for (int round = 0; round < 5; ++round)
+                EXPECT_TRUE(locks.acquire("k" + std::to_string(i)));
+        });
+    }
+    crowd.clear();
+    EXPECT_LE(proxy_.connections(), 3U);
+}
+
+TEST_F(postgres_network, a_backend_that_goes_while_its_server_is_silent_goes_in_time) {
+    std::optional<any_backend> locks = open();
+    (void)locks->is_locked("warm-up");
+    proxy_.stall(direction::to_client);
+    expect_error(error_code::network_timeout,
+                 [&] { (void)locks->acquire("k", {.ttl = 60s, .timeout = 100ms}); });
+    const auto begin = steady_clock::now();
+    locks.reset();
+    EXPECT_LT(steady_clock::now() - begin, 1s + margin);
+    proxy_.resume(direction::to_client);
+}
+
+}  // namespace
+}  // namespace syncguard::test

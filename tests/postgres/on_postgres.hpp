@@ -1,0 +1,51 @@
+/// The fixture of the tests of the PostgreSQL engine: a server whose clock stands still, and
+/// everything that is in it. One server serves all tests of a process.
+#pragma once
+
+#include "support/postgres_server.hpp"
+
+#include <syncguard/postgres.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace syncguard::test {
+
+using namespace std::chrono_literals;
+
+class on_postgres : public testing::Test {
+  protected:
+    on_postgres() {
+        if (!shared_server) {
+            shared_server = std::make_unique<postgres_server>(
+                postgres_server_options{.controlled_clock = true});
+        }
+        server().run("TRUNCATE syncguard_locks, syncguard_fence_counters");
+    }
+
+    [[nodiscard]] static postgres_server& server() { return *shared_server; }
+    [[nodiscard]] static postgres::backend open(postgres::options store = {}) {
+        if (store.connection.empty()) store.connection = server().url();
+        return postgres::backend(std::move(store));
+    }
+    [[nodiscard]] static std::string digits(unix_time time) {
+        return std::to_string(time.time_since_epoch().count());
+    }
+    /// Acquires and lets go of the lease: the lock stays.
+    static lock_id take(const postgres::backend& locks, std::string_view key,
+                        milliseconds ttl = 30s) {
+        auto lease = locks.acquire(key, {.ttl = ttl});
+        if (!lease) throw std::runtime_error("the key is locked already");
+        return lease->detach();
+    }
+
+  private:
+    static inline std::unique_ptr<postgres_server> shared_server;
+};
+
+}  // namespace syncguard::test

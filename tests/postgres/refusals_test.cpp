@@ -1,0 +1,234 @@
+/// What the server refuses, what is tried again, and what a pooler may change.
+#include "on_postgres.hpp"
+#include "support/eventually.hpp"
+#include "support/expect_error.hpp"
+#include "support/transaction_pooler.hpp"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+class postgres_refusals : public on_postgres {
+  protected:
+    /// A connection with a setting of its own, as an administrator may have made the default.
+    static std::string with(std::string setting) {
+        setting.replace(setting.find('='), 1, "%3D");
+        return server().url() + "&options=-c%20" + setting;
+    }
+    static void wait_for_waiting(const char* count = "1") {
+        EXPECT_TRUE(eventually([&] {
+            return server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == count;
+        }));
+    }
+};
+
+TEST_F(postgres_refusals, a_server_that_only_reads_is_unavailable) {
+    const auto backend = open({.connection = with("default_transaction_read_only=on")});
+    expect_error(error_code::service_unavailable, [&] { (void)backend.acquire("k"); });
+    EXPECT_FALSE(backend.is_locked("k"));
+}
+
+TEST_F(postgres_refusals, of_several_hosts_the_one_that_writes_is_found) {
+    const std::string port = std::to_string(server().port());
+    const reserved_port dead;
+    const auto backend =
+        open({.connection = "host=127.0.0.1,127.0.0.1 port=" + std::to_string(dead.number()) + "," +
+                            port +
+                            " user=postgres dbname=postgres sslmode=disable "
+                            "target_session_attrs=read-write"});
+    EXPECT_TRUE(backend.acquire("k"));
+    const auto none = open({.connection = with("default_transaction_read_only=on") +
+                                          "&target_session_attrs=read-write"});
+    expect_error(error_code::service_unavailable, [&] { (void)none.acquire("k"); });
+}
+
+TEST_F(postgres_refusals, a_stricter_isolation_changes_nothing_but_the_number_of_attempts) {
+    const auto backend = open({.connection = with("default_transaction_isolation=serializable")});
+    std::atomic<int> inside{0};
+    std::atomic<int> violations{0};
+    std::atomic<int> granted{0};
+    {
+        std::vector<std::jthread> all;
+        for (int i = 0; i < 4; ++i) {
+            all.emplace_back([&] {
+                while (granted < 20) {
+                    try {
+                        auto lease = backend.acquire("k");
+                        if (!lease) continue;
+                        if (++inside != 1) ++violations;
+                        ++granted;
+                        --inside;
+                        (void)lease->release();
+                    } catch (const lock_error& failure) {
+                        EXPECT_EQ(failure.code(), error_code::service_unavailable);
+                    }
+                }
+            });
+        }
+    }
+    EXPECT_EQ(violations, 0);
+}
+
+TEST_F(postgres_refusals, a_cancelled_statement_is_a_timeout_and_leaves_nothing) {
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    const auto backend = open();
+    std::jthread waiting(
+        [&] { expect_error(error_code::network_timeout, [&] { (void)backend.acquire("k"); }); });
+    wait_for_waiting();
+    server().run("SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted");
+    waiting.join();
+    other.run("COMMIT");
+    EXPECT_FALSE(backend.is_locked("k"));
+}
+
+TEST_F(postgres_refusals, a_terminated_session_is_replaced_and_the_call_goes_on) {
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    const auto backend = open();
+    std::jthread waiting([&] { EXPECT_TRUE(backend.acquire("k")); });
+    wait_for_waiting();
+    server().run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted");
+    wait_for_waiting();
+    other.run("COMMIT");
+}
+
+TEST_F(postgres_refusals, a_deadlock_is_resolved_and_the_call_tried_again) {
+    const auto backend = open({.connection = with("deadlock_timeout=50ms")});
+    take(backend, "k", 10s);
+    // Holds the row, then wants the right to acquire, which the acquisition holds that wants the
+    // row. The clock must run for the server to look for deadlocks: nobody else needs it here.
+    server().advance(12s);
+    auto other = server().connect();
+    other.run("SET deadlock_timeout = '1h'");
+    other.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+    std::jthread acquiring([&] { EXPECT_TRUE(backend.acquire("k")); });
+    wait_for_waiting();
+    std::jthread crossing([&] {
+        other.run("SELECT pg_advisory_xact_lock(hashtext('k'))");
+        other.run("COMMIT");
+    });
+    wait_for_waiting("2");
+    for (int i = 0;
+         i < 200 && server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "2"; ++i) {
+        server().advance(10ms);
+        std::this_thread::sleep_for(1ms);
+    }
+    crossing.join();
+    acquiring.join();
+}
+
+TEST_F(postgres_refusals, a_wait_for_others_ends_on_the_server_with_the_call) {
+    // By the host's clock, as timeouts are.
+    postgres_server running;
+    auto other = running.connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    const postgres::backend backend({.connection = running.url()});
+    expect_error(error_code::network_timeout,
+                 [&] { (void)backend.acquire("k", {.ttl = 60s, .timeout = 200ms}); });
+    EXPECT_TRUE(eventually(
+        [&] { return running.value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0"; }));
+    other.run("COMMIT");
+    EXPECT_FALSE(backend.is_locked("k"));
+    EXPECT_EQ(running.value("SELECT count(*) FROM syncguard_fence_counters"), "0");
+}
+
+TEST_F(postgres_refusals, a_long_wait_for_a_row_ends_with_the_deadline) {
+    const auto backend = open();
+    const auto id = take(backend, "k");
+    auto other = server().connect();
+    other.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+    expect_error(error_code::network_timeout,
+                 [&] { (void)backend.extend(id, {.ttl = 60s, .timeout = 200ms}); });
+    expect_error(error_code::network_timeout, [&] { backend.release(id, {.timeout = 200ms}); });
+    EXPECT_TRUE(backend.is_locked("k"));
+    EXPECT_TRUE(backend.acquire("another"));
+    other.run("COMMIT");
+}
+
+TEST_F(postgres_refusals, a_user_without_rights_is_told_which_are_needed) {
+    server().run("DROP ROLE IF EXISTS nobody; CREATE ROLE nobody LOGIN");
+    auto url = server().url();
+    url.replace(url.find("postgres@"), 8, "nobody");
+    const auto failure = expect_error(error_code::auth_failed,
+                                      [&] { (void)open({.connection = url}).acquire("k"); });
+    EXPECT_NE(std::string(failure->what()).find("SELECT, INSERT, UPDATE and DELETE"),
+              std::string::npos);
+}
+
+TEST_F(postgres_refusals, a_database_that_is_not_there_is_a_wrong_argument) {
+    auto url = server().url();
+    url.replace(url.find("/postgres?"), 10, "/absent?");
+    expect_error(error_code::invalid_argument,
+                 [&] { (void)open({.connection = url}).is_locked("k"); });
+}
+
+TEST_F(postgres_refusals, a_pooler_may_give_every_transaction_another_session) {
+    const transaction_pooler pooler(server().port());
+    const auto backend = open({.connection = server().url_at(pooler.port())});
+    std::vector<std::jthread> all;
+    for (int i = 0; i < 4; ++i) {
+        all.emplace_back([&, i] {
+            const std::string key = "k" + std::to_string(i);
+            for (int round = 1; round <= 10; ++round) {
+                auto lease = backend.acquire(key, {.ttl = 30s});
+                ASSERT_TRUE(lease);
+                EXPECT_EQ(lease->fence(), fence::from_counter(static_cast<std::uint64_t>(round)));
+                EXPECT_FALSE(backend.acquire(key));
+                EXPECT_TRUE(lease->extend().ok);
+                EXPECT_TRUE(backend.lookup(ownership_lookup{lease->lock_id()}));
+                EXPECT_TRUE(lease->release().ok);
+            }
+        });
+    }
+    all.clear();
+    EXPECT_EQ(server().value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), "0");
+}
+
+TEST_F(postgres_refusals, names_of_databases_and_users_are_known_but_no_password_is_told) {
+    postgres_server strict(
+        {.settings = {}, .host_rules = "host all all 127.0.0.1/32 scram-sha-256\n"});
+    strict.run("ALTER ROLE postgres PASSWORD 'right'");
+    auto url = strict.url();
+    url.replace(url.find("postgres@"), 9, "postgres:right@");
+    EXPECT_TRUE(postgres::backend({.connection = url}).acquire("k"));
+    url.replace(url.find("right"), 5, "hunter2");
+    const auto failure = expect_error(error_code::auth_failed, [&] {
+        (void)postgres::backend({.connection = url}).acquire("k");
+    });
+    EXPECT_EQ(std::string(failure->what()).find("hunter2"), std::string::npos);
+    url.replace(url.find(":hunter2"), 8, "");
+    expect_error(error_code::auth_failed,
+                 [&] { (void)postgres::backend({.connection = url}).acquire("k"); });
+}
+
+TEST_F(postgres_refusals, too_many_connections_are_a_rate_limit_only_while_there_is_none) {
+    postgres_server small({.settings = {"max_connections=5", "superuser_reserved_connections=0",
+                                        "max_wal_senders=0"}});
+    const postgres::backend first({.connection = small.url()});
+    EXPECT_TRUE(first.acquire("k"));
+    std::vector<postgres_connection> others;
+    for (int i = 0; i < 4; ++i)
+        others.push_back(small.connect());
+    expect_error(error_code::rate_limited,
+                 [&] { (void)postgres::backend({.connection = small.url()}).acquire("other"); });
+    // Whoever has one connection makes do with it.
+    std::vector<std::jthread> crowd;
+    for (int i = 0; i < 6; ++i) {
+        crowd.emplace_back([&, i] {
+            const std::string key = "crowd:" + std::to_string(i);
+            for (int round = 0; round < 5; ++round) {
+                auto lease = first.acquire(key);
+                ASSERT_TRUE(lease);
+                EXPECT_TRUE(lease->extend().ok);
+                EXPECT_TRUE(lease->release().ok);
+            }
+        });
+    }
+}
+
+}  // namespace
+}  // namespace syncguard::test

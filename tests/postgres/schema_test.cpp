@@ -1,0 +1,110 @@
+/// Making the tables: explicit, repeatable, by many at once, under other names.
+#include "on_postgres.hpp"
+#include "support/expect_error.hpp"
+
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+class postgres_schema : public on_postgres {
+  protected:
+    static std::string columns_of(const std::string& table) {
+        return server().value(
+            "SELECT string_agg(column_name || ' ' || data_type || ' ' || is_nullable || ' ' || "
+            "coalesce(column_default, ''), ', ' ORDER BY ordinal_position) "
+            "FROM information_schema.columns WHERE table_name = '" +
+            table + "'");
+    }
+    static std::string indexes_of(const std::string& table) {
+        return server().value(
+            "SELECT string_agg(regexp_replace(indexdef, '.* USING', ''), ';' "
+            "ORDER BY indexdef) FROM pg_indexes WHERE tablename = '" +
+            table + "'");
+    }
+    [[nodiscard]] static postgres::backend open_named(std::string locks, std::string counters) {
+        return open({.connection = {},
+                     .tables = {.locks = std::move(locks), .fence_counters = std::move(counters)}});
+    }
+};
+
+TEST_F(postgres_schema, is_the_one_that_peers_have) {
+    open_named("made_locks", "made_counters").setup_schema();
+    EXPECT_EQ(columns_of("made_locks"), columns_of("syncguard_locks"));
+    EXPECT_EQ(columns_of("made_counters"), columns_of("syncguard_fence_counters"));
+    EXPECT_EQ(indexes_of("made_locks"), indexes_of("syncguard_locks"));
+    EXPECT_EQ(indexes_of("made_counters"), indexes_of("syncguard_fence_counters"));
+}
+
+TEST_F(postgres_schema, setup_may_be_repeated_and_keeps_what_is_there) {
+    const auto backend = open();
+    backend.setup_schema();
+    take(backend, "k");
+    backend.setup_schema();
+    EXPECT_TRUE(backend.is_locked("k"));
+}
+
+TEST_F(postgres_schema, many_may_set_up_at_once) {
+    std::vector<std::jthread> all;
+    for (int i = 0; i < 8; ++i) {
+        all.emplace_back(
+            [] { EXPECT_NO_THROW(open_named("crowd_locks", "crowd_counters").setup_schema()); });
+    }
+    all.clear();
+    EXPECT_TRUE(open_named("crowd_locks", "crowd_counters").acquire("k"));
+}
+
+TEST_F(postgres_schema, is_never_made_by_an_operation_and_its_absence_is_told) {
+    server().run("DROP TABLE IF EXISTS absent_locks, absent_counters");
+    const auto backend = open_named("absent_locks", "absent_counters");
+    const auto failure =
+        expect_error(error_code::invalid_argument, [&] { (void)backend.acquire("k"); });
+    EXPECT_NE(std::string(failure->what()).find("setup_schema()"), std::string::npos);
+    EXPECT_EQ(server().value("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'absent%'"), "0");
+    // And works once it is there, on the same connections.
+    backend.setup_schema();
+    EXPECT_TRUE(backend.acquire("k"));
+}
+
+TEST_F(postgres_schema, names_may_be_of_another_schema_and_long) {
+    server().run("CREATE SCHEMA IF NOT EXISTS app");
+    const auto backend = open_named("App.Locks", "app.counters");
+    backend.setup_schema();
+    EXPECT_TRUE(backend.acquire("k"));
+    EXPECT_EQ(server().value("SELECT count(*) FROM app.counters"), "1");
+
+    const std::string longest(63, 'x');
+    const auto other = open_named(longest, "y");
+    other.setup_schema();
+    EXPECT_TRUE(other.acquire("k"));
+    EXPECT_NE(indexes_of(longest).find("(expires_at_ms)"), std::string::npos);
+}
+
+TEST(postgres_table_names, that_are_no_identifiers_are_refused) {
+    for (const std::string bad :
+         {"", "a b", "1a", "a;drop", "a\"b", "a.b.c", ".a", "a.", "\xC3\xA9", "a-b",
+          "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+          "xxxxxxxxxx"}) {
+        expect_error(error_code::invalid_argument,
+                     [&] { (void)postgres::schema_sql({.locks = bad, .fence_counters = "ok"}); });
+        expect_error(error_code::invalid_argument, [&] {
+            postgres::backend({.connection = {}, .tables = {.locks = "ok", .fence_counters = bad}});
+        });
+    }
+}
+
+TEST(postgres_table_names, that_may_mean_the_same_table_are_refused) {
+    using pair = std::pair<std::string, std::string>;
+    for (const auto& [locks, counters] :
+         {pair{"same", "same"}, pair{"Same", "sAME"}, pair{"a.same", "same"},
+          pair{"same", "a.same"}, pair{"a.same", "A.same"}}) {
+        expect_error(error_code::invalid_argument, [&] {
+            (void)postgres::schema_sql({.locks = locks, .fence_counters = counters});
+        });
+    }
+    EXPECT_NO_THROW((void)postgres::schema_sql({.locks = "a.same", .fence_counters = "b.same"}));
+}
+
+}  // namespace
+}  // namespace syncguard::test

@@ -1,0 +1,79 @@
+/// What SQLSTATEs and libpq's texts mean.
+#include "../../src/postgres/server_error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using postgres::remedy;
+using postgres::remedy_for;
+
+TEST(postgres_server_error, has_the_code_of_its_class) {
+    const std::vector<std::pair<std::string, error_code>> known = {
+        {"28P01", error_code::auth_failed},
+        {"28000", error_code::auth_failed},
+        {"42501", error_code::auth_failed},
+        {"22021", error_code::invalid_argument},
+        {"22001", error_code::invalid_argument},
+        {"23505", error_code::invalid_argument},
+        {"42P01", error_code::invalid_argument},
+        {"40001", error_code::service_unavailable},
+        {"40P01", error_code::service_unavailable},
+        {"57P01", error_code::service_unavailable},
+        {"57P03", error_code::service_unavailable},
+        {"08006", error_code::service_unavailable},
+        {"53100", error_code::service_unavailable},
+        {"53300", error_code::rate_limited},
+        {"25006", error_code::service_unavailable},
+        {"57014", error_code::network_timeout},
+        {"42601", error_code::internal},
+        {"XX000", error_code::internal},
+    };
+    for (const auto& [sqlstate, code] : known)
+        EXPECT_EQ(to_string(postgres::code_of(sqlstate)), to_string(code)) << sqlstate;
+}
+
+TEST(postgres_server_error, is_worth_another_attempt_only_where_others_were_in_the_way) {
+    EXPECT_EQ(remedy_for("40001"), remedy::again);
+    EXPECT_EQ(remedy_for("40P01"), remedy::again);
+    EXPECT_EQ(remedy_for("57P01"), remedy::again_elsewhere);
+    EXPECT_EQ(remedy_for("25006"), remedy::again_elsewhere);
+    EXPECT_EQ(remedy_for("26000"), remedy::again_without_names);
+    EXPECT_EQ(remedy_for("42P05"), remedy::again_without_names);
+    for (const std::string final : {"23505", "42P01", "42501", "57014", "53300", "XX000"})
+        EXPECT_EQ(remedy_for(final), remedy::none) << final;
+}
+
+TEST(postgres_server_error, quotes_the_server_but_for_values) {
+    const auto said = [](const std::string& sqlstate) {
+        return std::string(
+            postgres::to_lock_error({.sqlstate = sqlstate, .message = "secret"}, "S").what());
+    };
+    EXPECT_NE(said("42P01").find("secret"), std::string::npos);
+    EXPECT_EQ(said("22021").find("secret"), std::string::npos);
+    EXPECT_EQ(said("23505").find("secret"), std::string::npos);
+}
+
+TEST(postgres_server_error, is_found_in_what_libpq_says_of_a_failed_connection) {
+    const auto of = [](const std::string& text) {
+        return postgres::to_connection_error(text, "S").code();
+    };
+    const std::string begin = "connection to server at \"127.0.0.1\", port 5432 failed: ";
+    EXPECT_EQ(of(begin + "FATAL:  28P01\n"), error_code::auth_failed);
+    EXPECT_EQ(of(begin + "FATAL:  53300\n"), error_code::rate_limited);
+    EXPECT_EQ(of(begin + "FATAL:  57P03\n"), error_code::service_unavailable);
+    EXPECT_EQ(of(begin + "FATAL:  3D000\n"), error_code::invalid_argument);
+    EXPECT_EQ(of(begin + "fe_sendauth: no password supplied\n"), error_code::auth_failed);
+    EXPECT_EQ(of(begin + "SSL error: certificate verify failed\n"), error_code::auth_failed);
+    EXPECT_EQ(of(begin + "session is read-only\n"), error_code::service_unavailable);
+    EXPECT_EQ(of(begin + "Connection refused\n\tIs the server running on that host?\n"),
+              error_code::service_unavailable);
+}
+
+}  // namespace
+}  // namespace syncguard::test

@@ -1,0 +1,231 @@
+/// What is stored: rows exactly as docs/storage.md says, beside what peers store.
+#include "on_postgres.hpp"
+#include "support/expect_error.hpp"
+#include "support/postgres_peer.hpp"
+
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using rows = postgres_rows;
+
+class postgres_storage : public on_postgres {
+  protected:
+    static rows locks() {
+        return server().run(
+            "SELECT key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key "
+            "FROM syncguard_locks ORDER BY key");
+    }
+    static rows counters() {
+        return server().run(
+            "SELECT fence_key, fence, key_debug FROM syncguard_fence_counters ORDER BY fence_key");
+    }
+};
+
+TEST_F(postgres_storage, a_lock_is_one_row_and_its_counter_another) {
+    const auto backend = open();
+    const auto now = server().now();
+    const auto id = take(backend, "resource:123", 30s);
+    EXPECT_EQ(locks(), (rows{{"resource:123", id.to_string(), digits(now + 30s), digits(now),
+                              "000000000000001", "resource:123"}}));
+    EXPECT_EQ(counters(), (rows{{"fence:resource:123", "1", "resource:123"}}));
+}
+
+TEST_F(postgres_storage, a_key_is_stored_in_its_normal_form) {
+    take(open(), "cafe\xCC\x81");
+    EXPECT_EQ(locks().at(0).at(0), "caf\xC3\xA9");
+    EXPECT_EQ(locks().at(0).at(5), "caf\xC3\xA9");
+    EXPECT_EQ(counters().at(0).at(0), "fence:caf\xC3\xA9");
+}
+
+TEST_F(postgres_storage, an_extension_changes_the_end_alone) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    auto expected = locks();
+    server().advance(5s);
+    EXPECT_TRUE(backend.extend(id, {.ttl = 60s}).ok);
+    expected.at(0).at(2) = digits(server().now() + 60s);
+    EXPECT_EQ(locks(), expected);
+}
+
+TEST_F(postgres_storage, a_takeover_replaces_the_row_and_raises_the_counter) {
+    const auto backend = open();
+    take(backend, "k", 10s);
+    server().advance(11s);
+    const auto now = server().now();
+    const auto id = take(backend, "k", 20s);
+    EXPECT_EQ(
+        locks(),
+        (rows{{"k", id.to_string(), digits(now + 20s), digits(now), "000000000000002", "k"}}));
+}
+
+TEST_F(postgres_storage, a_release_removes_the_row_and_leaves_the_counter) {
+    const auto backend = open();
+    EXPECT_TRUE(backend.release(take(backend, "k")).ok);
+    EXPECT_EQ(locks(), rows{});
+    EXPECT_EQ(counters().size(), 1U);
+}
+
+TEST_F(postgres_storage, a_contended_attempt_spends_no_fence_and_writes_nothing) {
+    const auto backend = open();
+    take(backend, "k");
+    const auto before = server().value("SELECT xmin || ',' || xmax FROM syncguard_locks");
+    for (int i = 0; i < 20; ++i)
+        EXPECT_FALSE(backend.acquire("k"));
+    EXPECT_EQ(counters().at(0).at(1), "1");
+    EXPECT_EQ(server().value("SELECT xmin || ',' || xmax FROM syncguard_locks"), before);
+}
+
+TEST_F(postgres_storage, a_counter_at_its_end_is_left_there_and_nothing_is_locked) {
+    server().run("INSERT INTO syncguard_fence_counters VALUES ('fence:k', 900000000000000)");
+    expect_error(error_code::internal, [] { (void)open().acquire("k"); });
+    EXPECT_EQ(counters().at(0).at(1), "900000000000000");
+    EXPECT_EQ(locks(), rows{});
+}
+
+TEST_F(postgres_storage, columns_that_a_peer_added_do_no_harm) {
+    server().run("ALTER TABLE syncguard_locks ADD COLUMN note TEXT DEFAULT 'x'");
+    const auto backend = open();
+    const auto id = take(backend, "k");
+    EXPECT_TRUE(backend.lookup(ownership_lookup{id}));
+    EXPECT_TRUE(backend.extend(id).ok);
+    EXPECT_TRUE(backend.release(id).ok);
+    server().run("ALTER TABLE syncguard_locks DROP COLUMN note");
+}
+
+TEST_F(postgres_storage, locks_of_a_peer_are_respected_and_ours_by_it) {
+    const auto backend = open();
+    postgres_peer peer(server().url());
+    const auto theirs = postgres_peer::new_lock_id();
+    ASSERT_EQ(peer.acquire("theirs", theirs, 30s), "000000000000001");
+    EXPECT_FALSE(backend.acquire("theirs"));
+    EXPECT_TRUE(backend.is_locked("theirs"));
+    EXPECT_TRUE(backend.lookup(ownership_lookup{theirs}));
+    EXPECT_TRUE(backend.extend(theirs, {.ttl = 60s}).ok);
+    EXPECT_TRUE(backend.release(theirs).ok);
+    EXPECT_EQ(backend.acquire("theirs")->fence().str(), "000000000000002");
+
+    const auto ours = take(backend, "ours");
+    EXPECT_FALSE(peer.acquire("ours", postgres_peer::new_lock_id(), 30s));
+    EXPECT_TRUE(peer.extend(ours.to_string(), 60s));
+    EXPECT_TRUE(peer.release(ours.to_string()));
+    EXPECT_EQ(peer.acquire("ours", postgres_peer::new_lock_id(), 30s), "000000000000002");
+}
+
+TEST_F(postgres_storage, an_acquisition_waits_for_a_peer_that_is_at_it_and_sees_what_it_did) {
+    // Between the peer's look and its write, which does not look again.
+    auto peer = server().connect();
+    peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    const auto backend = open();
+    std::optional<bool> granted;
+    std::jthread waiting([&] { granted = static_cast<bool>(backend.acquire("k")); });
+    while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
+        std::this_thread::yield();
+    peer.run("INSERT INTO syncguard_locks VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', " +
+             digits(server().now() + 30s) + ", " + digits(server().now()) +
+             ", '000000000000001', 'k'); COMMIT");
+    waiting.join();
+    EXPECT_EQ(granted, false);
+    EXPECT_EQ(counters(), rows{});
+}
+
+TEST_F(postgres_storage, the_clock_is_read_after_the_waiting) {
+    auto peer = server().connect();
+    peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    const auto backend = open();
+    std::jthread waiting([&] { take(backend, "k", 30s); });
+    while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
+        std::this_thread::yield();
+    server().advance(1h);
+    peer.run("COMMIT");
+    waiting.join();
+    EXPECT_EQ(locks().at(0).at(3), digits(server().now()));
+    EXPECT_EQ(locks().at(0).at(2), digits(server().now() + 30s));
+}
+
+TEST_F(postgres_storage, a_lock_that_is_extended_while_it_is_taken_over_stays_with_its_owner) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    auto owner = server().connect();
+    owner.run("BEGIN; UPDATE syncguard_locks SET expires_at_ms = expires_at_ms + 3600000");
+    server().advance(12s);
+    std::optional<bool> granted;
+    std::jthread waiting([&] { granted = static_cast<bool>(backend.acquire("k")); });
+    while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
+        std::this_thread::yield();
+    owner.run("COMMIT");
+    waiting.join();
+    EXPECT_EQ(granted, false);
+    EXPECT_EQ(locks().at(0).at(1), id.to_string());
+    EXPECT_EQ(counters().at(0).at(1), "1");
+}
+
+TEST_F(postgres_storage, a_lock_that_is_removed_while_it_is_taken_over_is_granted) {
+    const auto backend = open();
+    take(backend, "k", 10s);
+    server().advance(12s);
+    auto cleaner = server().connect();
+    cleaner.run("BEGIN; DELETE FROM syncguard_locks");
+    std::optional<bool> granted;
+    std::jthread waiting([&] { granted = static_cast<bool>(backend.acquire("k")); });
+    while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
+        std::this_thread::yield();
+    cleaner.run("COMMIT");
+    waiting.join();
+    EXPECT_EQ(granted, true);
+}
+
+TEST_F(postgres_storage, no_operation_leaves_anything_in_its_session) {
+    const auto backend = open({.connection = {}, .tables = {}, .pool_size = 1});
+    for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(backend.release(take(backend, "k")).ok);
+    EXPECT_EQ(server().value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), "0");
+}
+
+TEST_F(postgres_storage, is_locked_writes_nothing_unless_told) {
+    const auto backend = open();
+    take(backend, "k", 10s);
+    server().advance(1h);
+    EXPECT_FALSE(backend.is_locked("k"));
+    EXPECT_EQ(locks().size(), 1U);
+}
+
+TEST_F(postgres_storage, is_locked_with_cleanup_removes_what_ended_two_seconds_ago) {
+    const auto backend = open({.connection = {},
+                               .tables = {},
+                               .pool_size = 1,
+                               .connect_timeout = 5s,
+                               .statement_timeout = {},
+                               .cleanup_in_is_locked = true});
+    take(backend, "k", 10s);
+    take(backend, "other", 10s);
+    EXPECT_TRUE(backend.is_locked("k"));
+    server().advance(12s);
+    EXPECT_FALSE(backend.is_locked("k"));
+    EXPECT_EQ(locks().size(), 2U);
+    server().advance(1ms);
+    EXPECT_FALSE(backend.is_locked("k"));
+    ASSERT_EQ(locks().size(), 1U);
+    EXPECT_EQ(locks().at(0).at(0), "other");
+    EXPECT_EQ(counters().size(), 2U);
+}
+
+TEST_F(postgres_storage, is_locked_with_cleanup_does_not_wait_for_who_has_the_row) {
+    const auto backend = open({.connection = {},
+                               .tables = {},
+                               .pool_size = 1,
+                               .connect_timeout = 5s,
+                               .statement_timeout = {},
+                               .cleanup_in_is_locked = true});
+    take(backend, "k", 10s);
+    server().advance(1h);
+    auto other = server().connect();
+    other.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+    EXPECT_FALSE(backend.is_locked("k"));
+    EXPECT_EQ(locks().size(), 1U);
+}
+
+}  // namespace
+}  // namespace syncguard::test

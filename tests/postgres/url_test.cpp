@@ -1,0 +1,98 @@
+/// PostgreSQL URLs and what is read from connection strings.
+#include "../../src/postgres/target.hpp"
+#include "support/expect_error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace syncguard::test {
+namespace {
+
+using namespace std::chrono_literals;
+using postgres::parse_url;
+using postgres::target;
+
+TEST(postgres_url, hands_on_what_is_libpqs_and_reads_what_is_ours) {
+    const auto read = parse_url(
+        "POSTGRES://u:p%40w@h1:5433,h2/db?sslmode=require&pool_size=3&locks_table=a.l&"
+        "fence_counters_table=a.f&connect_timeout_ms=7&statement_timeout_ms=8&"
+        "cleanup_in_is_locked=true&target_session_attrs=read-write");
+    EXPECT_EQ(read.connection,
+              "postgresql://u:p%40w@h1:5433,h2/db?sslmode=require&target_session_attrs=read-write");
+    EXPECT_EQ(read.pool_size, 3U);
+    EXPECT_EQ(read.tables.locks, "a.l");
+    EXPECT_EQ(read.tables.fence_counters, "a.f");
+    EXPECT_EQ(read.connect_timeout, 7ms);
+    EXPECT_EQ(read.statement_timeout, 8ms);
+    EXPECT_TRUE(read.cleanup_in_is_locked);
+}
+
+TEST(postgres_url, that_makes_no_sense_is_refused_without_being_repeated) {
+    for (const std::string url :
+         {"postgres:h", "postgres://h?pool_size=0", "postgres://h?pool_size=x",
+          "postgres://h?cleanup_in_is_locked=yes", "postgres://h?statement_timeout_ms=-1"}) {
+        expect_error(error_code::invalid_argument, [&] { (void)parse_url(url); });
+    }
+    for (const std::string url : {"postgres://u:hunter2@h?nonsense=1", "postgres://u:hunter2%ZZ@h",
+                                  "postgres://[hunter2"}) {
+        const auto failure = expect_error(error_code::invalid_argument,
+                                          [&] { postgres::backend backend(parse_url(url)); });
+        EXPECT_EQ(std::string(failure->what()).find("hunter2"), std::string::npos);
+    }
+}
+
+TEST(postgres_target, has_a_place_for_each_host_with_its_port) {
+    const target read({.connection = "host=a,b,/run port=1,2,3 password=hunter2"});
+    ASSERT_EQ(read.candidates.size(), 3U);
+    EXPECT_EQ(read.candidates[1].host, "b");
+    EXPECT_EQ(read.candidates[1].port, "2");
+    EXPECT_TRUE(read.candidates[1].needs_lookup());
+    EXPECT_FALSE(read.candidates[2].needs_lookup());
+    EXPECT_EQ(read.where, "PostgreSQL at a:1, b:2, /run:3");
+    EXPECT_EQ(read.settings.at("password"), "hunter2");
+}
+
+TEST(postgres_target, shares_one_port_among_all_hosts) {
+    const target read({.connection = "host=a,b port=7"});
+    EXPECT_EQ(read.candidates.at(0).port, "7");
+    EXPECT_EQ(read.candidates.at(1).port, "7");
+}
+
+TEST(postgres_target, looks_up_no_numeric_address) {
+    const target read({.connection = "host=127.0.0.1,::1,name hostaddr=,,10.0.0.1"});
+    for (const auto& each : read.candidates)
+        EXPECT_FALSE(each.needs_lookup()) << each.host;
+}
+
+TEST(postgres_target, takes_the_connect_timeout_of_the_string_first) {
+    EXPECT_EQ(target({.connection = "connect_timeout=3"}).connect_timeout, 3s);
+    EXPECT_EQ(target({.connection = "connect_timeout=0"}).connect_timeout, 5s);
+    expect_error(error_code::invalid_argument,
+                 [] { target({.connection = "connect_timeout=soon"}); });
+}
+
+TEST(postgres_target, speaks_utf8_whatever_the_string_says) {
+    EXPECT_EQ(target({.connection = "client_encoding=LATIN1"}).settings.at("client_encoding"),
+              "UTF8");
+}
+
+TEST(postgres_target, refuses_numbers_of_hosts_and_ports_that_do_not_match) {
+    expect_error(error_code::invalid_argument,
+                 [] { target({.connection = "host=a,b port=1,2,3"}); });
+}
+
+TEST(postgres_options, that_cannot_be_used_are_refused_at_once) {
+    const auto refused = [](postgres::options store) {
+        expect_error(error_code::invalid_argument,
+                     [&] { postgres::backend backend(std::move(store)); });
+    };
+    refused({.connection = {}, .tables = {}, .pool_size = 0});
+    refused({.connection = {}, .tables = {}, .pool_size = 101});
+    refused({.connection = {}, .tables = {}, .pool_size = 1, .connect_timeout = 0ms});
+    refused({.connection = "no connection string"});
+    refused({.connection = std::string("host=a\0b", 8)});
+}
+
+}  // namespace
+}  // namespace syncguard::test

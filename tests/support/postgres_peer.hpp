@@ -1,0 +1,34 @@
+/// Another SyncGuard implementation on PostgreSQL, as far as the server can tell: the protocol of
+/// docs/storage.md, each statement sent by itself and waited for.
+#pragma once
+
+#include "postgres_connection.hpp"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace syncguard::test {
+
+/// One session, for one thread. Throws `postgres_failure`.
+class postgres_peer {
+  public:
+    explicit postgres_peer(const std::string& connection);
+
+    /// The fence, if the lock was granted.
+    std::optional<std::string> acquire(const std::string& key, const std::string& lock_id,
+                                       std::chrono::milliseconds ttl);
+    bool release(const std::string& lock_id);
+    bool extend(const std::string& lock_id, std::chrono::milliseconds ttl);
+
+    /// 22 characters that nobody has used before.
+    static std::string new_lock_id();
+
+  private:
+    struct in_transaction;
+    postgres_rows execute(const char* name, const std::vector<std::string>& parameters = {});
+
+    postgres_connection session_;
+};
+
+}  // namespace syncguard::test

@@ -1,0 +1,109 @@
+#include "transaction_pooler.hpp"
+
+#include "loopback.hpp"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+
+namespace {
+
+struct hung_up {};
+
+std::string read_exactly(int socket, std::size_t count) {
+    std::string bytes(count, '\0');
+    for (std::size_t got = 0; got < count;) {
+        const auto now = ::recv(socket, bytes.data() + got, count - got, 0);
+        if (now <= 0) throw hung_up{};
+        got += static_cast<std::size_t>(now);
+    }
+    return bytes;
+}
+
+void write_all(int socket, const std::string& bytes) {
+    for (std::size_t sent = 0; sent < bytes.size();) {
+        const auto now = ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+        if (now <= 0) throw hung_up{};
+        sent += static_cast<std::size_t>(now);
+    }
+}
+
+/// With its length and, but for the first that a client sends, its type.
+std::string read_message(int socket, bool has_type = true) {
+    std::string head = read_exactly(socket, has_type ? 5 : 4);
+    std::uint32_t length = 0;
+    std::memcpy(&length, head.data() + (has_type ? 1 : 0), sizeof length);
+    return head + read_exactly(socket, ntohl(length) - sizeof length);
+}
+
+/// Up to and with the message of this type.
+std::string read_until(int socket, char type) {
+    std::string all;
+    while (true) {
+        const std::string message = read_message(socket);
+        all += message;
+        if (message.front() == type) return all;
+        if (message.front() == 'X') throw hung_up{};
+    }
+}
+
+}  // namespace
+
+transaction_pooler::transaction_pooler(std::uint16_t server_port)
+    : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), server_port_(server_port) {
+    const auto anywhere = loopback_address(0);
+    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) !=
+            0 ||
+        ::listen(listener_.get(), 64) != 0) {
+        throw std::runtime_error("the pooler cannot listen");
+    }
+    port_ = port_of(listener_.get());
+    accepting_ = std::jthread([this] {
+        while (true) {
+            const int client = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+            if (client < 0) return;
+            const std::lock_guard guard(mutex_);
+            clients_.emplace_back(client);
+            servants_.emplace_back([this, client] { serve(client); });
+        }
+    });
+}
+
+transaction_pooler::~transaction_pooler() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    accepting_.join();
+    for (const auto& each : clients_)
+        ::shutdown(each.get(), SHUT_RDWR);
+    servants_.clear();
+}
+
+void transaction_pooler::serve(int client) const {
+    try {
+        const std::string greeting = read_message(client, false);
+        std::vector<owned_fd> sessions;
+        std::string welcome;
+        for (int i = 0; i < 2; ++i) {
+            sessions.push_back(connect_to_loopback(server_port_));
+            write_all(sessions.back().get(), greeting);
+            welcome = read_until(sessions.back().get(), 'Z');
+        }
+        write_all(client, welcome);
+        for (std::size_t turn = 0;; ++turn) {
+            const int session = sessions[turn % sessions.size()].get();
+            write_all(session, read_until(client, 'S'));
+            write_all(client, read_until(session, 'Z'));
+        }
+    } catch (const hung_up&) {
+        ::shutdown(client, SHUT_RDWR);
+    }
+}
+
+}  // namespace syncguard::test
