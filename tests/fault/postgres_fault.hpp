@@ -41,11 +41,12 @@ inline bool holds_lock(const postgres_server& server, const std::string& key) {
 /// One server for all tests of a process, with empty tables for each, and a breakable way to it.
 class postgres_fault : public testing::Test {
   protected:
-    postgres_fault() {
-        if (!shared_server) shared_server = std::make_unique<postgres_server>();
-        server().run("TRUNCATE syncguard_locks, syncguard_fence_counters");
+    postgres_fault() { server().run("TRUNCATE syncguard_locks, syncguard_fence_counters"); }
+
+    [[nodiscard]] static postgres_server& server() {
+        static postgres_server shared;
+        return shared;
     }
-    [[nodiscard]] static postgres_server& server() { return *shared_server; }
     /// Through the proxy.
     [[nodiscard]] any_backend open(milliseconds operation_timeout = 5s,
                                    std::size_t pool = 10) const {
@@ -56,10 +57,6 @@ class postgres_fault : public testing::Test {
                                  quiet(operation_timeout));
     }
 
-  private:
-    static inline std::unique_ptr<postgres_server> shared_server;
-
-  protected:
     fault_proxy proxy_{server().port()};
 };
 
