@@ -4,8 +4,8 @@
 #   make test    build, and run every test
 #   make bench   measure, and check the figures against their bars
 #   make lint    format and clang-tidy
-#   make asan    unit, contract and engine tests under AddressSanitizer and UBSan
-#   make tsan    unit, contract and redis_fault tests under ThreadSanitizer
+#   make asan    tests under AddressSanitizer and UBSan, those of LABELS or most of them
+#   make tsan    tests under ThreadSanitizer, likewise
 #   make fuzz    every fuzzer for FUZZ_SECONDS (30), with the same sanitizers as asan
 
 .PHONY: help run test bench lint asan tsan fuzz clean
@@ -32,16 +32,16 @@ lint:
 	@tools/setup build lint
 	@tools/lint
 
-# ThreadSanitizer has little to find where one thread at a time asks a server for its rules.
-watched_by_tsan = syncguard_unit_tests syncguard_contract_tests syncguard_redis_fault_tests \
-  syncguard_firestore_keeper
-watched_by_asan = $(watched_by_tsan) syncguard_redis_tests syncguard_postgres_tests \
-  syncguard_postgres_fault_tests syncguard_firestore_tests syncguard_firestore_fault_tests
+# Of the tests, by label. ThreadSanitizer has little to find where one thread at a time asks a server
+# for its rules.
+asan_labels = unit contract redis redis_fault postgres postgres_fault firestore firestore_fault
+tsan_labels = unit contract redis_fault
+LABELS ?= $($@_labels)
 
 asan tsan:
 	@tools/setup build test
-	@tools/build $@ $(watched_by_$@)
-	@ctest --preset $@ --parallel $$(nproc)
+	@tools/build $@ $(LABELS:%=syncguard_%_tests) syncguard_firestore_keeper
+	@ctest --preset $@ --parallel $$(nproc) -L '^($(shell echo $(LABELS) | tr ' ' '|'))$$'
 
 FUZZ_SECONDS ?= 30
 
