@@ -40,8 +40,9 @@ class waiting_line : private fork_participant {
         [[nodiscard]] bool is_first() const noexcept { return queue_.second.front() == this; }
 
         waiting_line& line_;
-        std::pair<const std::string, std::list<place*>>& queue_;
         std::condition_variable_any moved_up_;
+        /// Made last: from then on others know of this place.
+        std::pair<const std::string, std::list<place*>>& queue_;
     };
 
   private:
