@@ -20,7 +20,7 @@ TEST_F(postgres_network, an_acquisition_cut_anywhere_is_granted_in_truth_or_leav
     const auto locks = open();
     for (const auto way : {direction::to_server, direction::to_client}) {
         int granted = 0;
-        for (std::uint64_t bytes = 0; bytes < 1500; bytes += bytes < 16 ? 1 : 23) {
+        for (std::uint64_t bytes = 0; bytes < 20'000; bytes += bytes < 16 ? 1 : 61) {
             (void)locks.is_locked("warm-up");
             const std::string key =
                 "k:" + std::to_string(static_cast<int>(way)) + ":" + std::to_string(bytes);
