@@ -41,6 +41,9 @@ double random_fraction() {
 /// Where a store that would tell fails, it may not be able to: it is asked again soon.
 constexpr milliseconds failure_pause{500};
 
+/// A lock that outlives what was said of it is not asked for in a busy loop.
+constexpr milliseconds shortest_pause{20};
+
 /// What does not mean that waiting is in vain.
 bool may_pass(error_code code) {
     return code == error_code::service_unavailable || code == error_code::network_timeout ||
@@ -99,7 +102,9 @@ class waiting_caller {
                 // Where the store tells, begin to be told, then look again.
                 if (!std::exchange(is_waiting_, true) && tells_when_free_) continue;
                 if (made.locked_for) {
-                    next = std::min(next, steady_clock::now() + bounded_wait(*made.locked_for));
+                    next = std::min(next,
+                                    steady_clock::now() +
+                                        bounded_wait(std::max(*made.locked_for, shortest_pause)));
                 }
             } catch (const lock_error& failure) {
                 const bool own_deadline =
@@ -120,7 +125,8 @@ class waiting_caller {
         if (const auto remaining = left(); remaining > milliseconds{0}) {
             const auto lingers = std::chrono::ceil<milliseconds>(
                 std::max(linger_until - steady_clock::now(), steady_clock::duration{0}));
-            how.timeout = std::min(lingers + backend_.options().operation_timeout, remaining);
+            how.timeout =
+                std::min(lingers + bounded_wait(backend_.options().operation_timeout), remaining);
         }
         return backend_.acquire(key_, how, options_.stop, linger_until);
     }

@@ -22,9 +22,15 @@ class stragglers {
     }
 
     void add(std::thread thread, std::future<void> body_ended) {
+        threads before;
+        {
+            const std::lock_guard guard(mutex_);
+            before.swap(threads_);
+        }
+        before.remove_if([](late_thread& each) { return each.join_by({}); });
+        before.push_back({std::move(thread), std::move(body_ended), fork_generation()});
         const std::lock_guard guard(mutex_);
-        threads_.remove_if([](late_thread& each) { return each.join_by({}); });
-        threads_.push_back({std::move(thread), std::move(body_ended), fork_generation()});
+        threads_.splice(threads_.end(), before);
     }
 
   private:
@@ -45,13 +51,15 @@ class stragglers {
         }
     };
 
+    using threads = std::list<late_thread>;
+
     stragglers() {
         // Made after a thread did its work, so what its libraries registered comes after this.
         (void)std::atexit([] { of_this_process().wait_for_all(); });
     }
 
     void wait_for_all() {
-        std::list<late_thread> last;
+        threads last;
         {
             const std::lock_guard guard(mutex_);
             last.swap(threads_);
@@ -64,7 +72,7 @@ class stragglers {
 
     static constexpr std::chrono::seconds patience_at_exit{1};
     std::mutex mutex_;
-    std::list<late_thread> threads_;
+    threads threads_;
 };
 
 }  // namespace

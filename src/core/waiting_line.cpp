@@ -1,5 +1,7 @@
 #include "waiting_line.hpp"
 
+#include "fork_generation.hpp"
+
 #include <algorithm>
 
 namespace syncguard {
@@ -26,9 +28,11 @@ std::pair<const std::string, std::list<waiting_line::place*>>& waiting_line::joi
 }
 
 waiting_line::place::place(waiting_line& line, std::string_view key)
-    : line_(line), queue_(line.join(key, this)) {}
+    : line_(line), process_(fork_generation()), queue_(line.join(key, this)) {}
 
 waiting_line::place::~place() {
+    // In a child of the thread that waits, there is no line any more.
+    if (process_ != fork_generation()) return;
     const std::lock_guard guard(line_.mutex_);
     auto& [key, places] = queue_;
     const bool was_first = is_first();
@@ -42,6 +46,7 @@ waiting_line::place::~place() {
 
 bool waiting_line::place::is_first_by(std::chrono::steady_clock::time_point until,
                                       const std::stop_token& stop) {
+    if (process_ != fork_generation()) return true;
     std::unique_lock guard(line_.mutex_);
     return moved_up_.wait_until(guard, stop, until, [this] { return is_first(); });
 }

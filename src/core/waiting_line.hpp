@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <list>
 #include <mutex>
 #include <stop_token>
@@ -40,6 +41,7 @@ class waiting_line : private fork_participant {
         [[nodiscard]] bool is_first() const noexcept { return queue_.second.front() == this; }
 
         waiting_line& line_;
+        const std::uint32_t process_;
         std::condition_variable_any moved_up_;
         /// Made last: from then on others know of this place.
         std::pair<const std::string, std::list<place*>>& queue_;

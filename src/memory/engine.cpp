@@ -23,6 +23,13 @@ memory_engine::~memory_engine() {
     fork_guard::remove(*this);
 }
 
+void memory_engine::after_fork_in_child() {
+    // Threads of the parent wait in these: to destroy them here would be to wait for those threads.
+    static auto* const left_behind = new std::list<waiting_thread>;
+    left_behind->splice(left_behind->end(), waiting_);
+    mutex_.unlock();
+}
+
 backend_capabilities memory_engine::capabilities() const noexcept {
     return {memory::capabilities::backend, memory::capabilities::supports_fencing,
             memory::capabilities::time_authority};

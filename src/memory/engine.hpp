@@ -36,10 +36,7 @@ class memory_engine : public engine, private fork_participant {
     // A child gets a copy of the store; it must not be caught in the middle of a change.
     void before_fork() override { mutex_.lock(); }
     void after_fork_in_parent() override { mutex_.unlock(); }
-    void after_fork_in_child() override {
-        waiting_.clear();
-        mutex_.unlock();
-    }
+    void after_fork_in_child() override;
 
     /// The lock on a key. It has a place in `held_` for the sweep and one in `by_id_`.
     struct lock_entry {

@@ -484,11 +484,7 @@ void client::on_closed(link& which, const lock_error& why) {
         for (const auto& each : call.operations)
             lose(each, why);
     }
-    // Whatever changed meanwhile, they will never hear of it.
-    for (auto each = lounge_.begin(); each != lounge_.end();) {
-        operation& what = *(each++)->second;
-        if (what.sent_on_ == gone.get()) resume(what);
-    }
+    resume_those_of(*gone);
 }
 
 void client::on_no_connection(const lock_error& why) {
@@ -517,6 +513,7 @@ void client::retire(link& which) {
     which.retired = true;
     which.keep_until = steady_clock::now() + patience_with_late_answers;
     if (current_ == &which) current_ = nullptr;
+    resume_those_of(which);
     std::size_t retired = 0;
     for (const auto& each : boost::adaptors::reverse(links_)) {
         if (!each->retired || ++retired <= most_retired) continue;
@@ -627,6 +624,7 @@ void client::on_watched(link& which, const resp::value& reply) {
     } else {
         waiting_.push_back(what);
         what->state_ = operation::state::waiting;
+        set_deadline(*what, what->final_deadline_);
     }
 }
 
@@ -635,6 +633,14 @@ void client::let_linger(const std::shared_ptr<operation>& what, operation::patie
     what->state_ = operation::state::lingering;
     what->has_lingered_ = true;
     set_deadline(*what, how.until);
+}
+
+/// Whatever changes, they will not hear of it on this connection.
+void client::resume_those_of(const link& deaf) {
+    for (auto each = lounge_.begin(); each != lounge_.end();) {
+        operation& what = *(each++)->second;
+        if (what.sent_on_ == &deaf) resume(what);
+    }
 }
 
 /// Sends it again.

@@ -191,6 +191,7 @@ class client : public net::driven {
 
     void let_linger(const std::shared_ptr<operation>& what, operation::patience how);
     void resume(operation& what);
+    void resume_those_of(const link& deaf);
 
     const options store_;
     const std::string where_;

@@ -38,7 +38,11 @@ lock_operation::lock_operation(const request& what, const call_limits& limits, b
       what_(what),
       keys_(std::move(keys)),
       client_(by),
-      done_(std::move(done)) {}
+      done_(std::move(done)) {
+    if (lingers(std::chrono::steady_clock::now())) {
+        lock_key_ = keys_->lock_key(std::get<acquire_request>(what_).key);
+    }
+}
 
 void lock_operation::watch_for_stop(const std::stop_token& stop) {
     if (!stop.stop_possible()) return;
@@ -56,6 +60,7 @@ outcome lock_operation::result() {
 
 void lock_operation::answer(const script_reply& reply) noexcept {
     const auto by = client_.lock();
+    failure_ = nullptr;
     try {
         outcome_ = decode(what_, reply, by ? by->where() : std::string());
         outcome_.attempt_began = sent_at_;
@@ -79,11 +84,11 @@ std::optional<operation::patience> lock_operation::wait_after(const script_reply
     const auto now = std::chrono::steady_clock::now();
     if (!lingers(now) || reply.value.is_error() || may_have_locked(reply.value)) return {};
     answer(reply);
-    const auto& acquisition = std::get<acquire_request>(what_);
+    if (failure_) return {};
     const milliseconds lasts = outcome_.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
-    return patience{.key = keys_->lock_key(acquisition.key),
-                    .until = std::min(acquisition.linger_until, lock_ends)};
+    return patience{.key = lock_key_,
+                    .until = std::min(std::get<acquire_request>(what_).linger_until, lock_ends)};
 }
 
 void lock_operation::fail(const lock_error& why) noexcept {

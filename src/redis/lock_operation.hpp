@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 
 namespace syncguard::redis {
 
@@ -50,6 +51,8 @@ class lock_operation : public operation {
     completion done_;
     outcome outcome_;
     lease_clock::time_point sent_at_;
+    /// Of an acquisition that lingers. The request's key is gone where its caller has given up.
+    std::string lock_key_;
     std::exception_ptr failure_;
     /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
     std::atomic<bool> announced_or_abandoned_{false};

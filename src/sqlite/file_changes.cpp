@@ -96,9 +96,11 @@ void file_changes::wait_for_more_than(count seen, std::chrono::steady_clock::tim
 /// The folder is watched, not the file, which may be replaced.
 bool file_changes::start() {
     try {
-        auto made = std::make_shared<shared_state>(file_.filename().string());
+        // What is announced of a link is announced of the file that it leads to.
+        const auto real_file = std::filesystem::weakly_canonical(file_);
+        auto made = std::make_shared<shared_state>(real_file.filename().string());
         if (made->events.get() < 0 || made->end.get() < 0 ||
-            ::inotify_add_watch(made->events.get(), file_.parent_path().c_str(),
+            ::inotify_add_watch(made->events.get(), real_file.parent_path().c_str(),
                                 IN_ATTRIB | IN_CREATE | IN_MOVED_TO | IN_DELETE) < 0) {
             return false;
         }

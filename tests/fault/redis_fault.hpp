@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 /// What a call may take beyond its deadline: other tests want the processor too.
-inline constexpr milliseconds margin{500};
+inline constexpr milliseconds margin{2000};
 
 /// How long a lock may outlive an acquisition that failed.
 inline constexpr milliseconds cleanup_time{8'000};

@@ -3,6 +3,7 @@
 #include "support/expect_error.hpp"
 #include "support/manual_clock.hpp"
 
+#include <syncguard/lock.hpp>
 #include <syncguard/memory.hpp>
 
 #include <gtest/gtest.h>
@@ -72,6 +73,17 @@ TEST(memory, a_child_forked_from_busy_threads_has_a_store_that_works) {
         child_process child([&] { return locks.acquire("child") ? 0 : 1; });
         EXPECT_EQ(child.wait(), 0);
     }
+}
+
+TEST(memory, a_fork_does_not_wait_for_threads_that_wait_for_a_lock) {
+    const memory::backend locks;
+    auto held = *locks.acquire("k");
+    std::jthread waiting([&] { (void)acquire_with_retries(locks, "k", {.timeout = 1min}); });
+    for (int round = 0; round < 20; ++round) {
+        child_process child([&] { return locks.is_locked("k") ? 0 : 1; });
+        EXPECT_EQ(child.wait(), 0);
+    }
+    held.release();
 }
 
 }  // namespace
