@@ -163,7 +163,7 @@ class client : public net::driven {
     void connect_if_needed(time_point now);
     void send_waiting();
     void send_batch();
-    void watch(const std::shared_ptr<operation>& what, operation::patience how);
+    static void watch(const std::shared_ptr<operation>& what, operation::patience how);
     void set_deadline(operation& what, time_point deadline);
     void drop_idle_links(time_point now);
     void announce_ended();

@@ -39,7 +39,7 @@ lock_operation::lock_operation(const request& what, const call_limits& limits, b
       keys_(std::move(keys)),
       client_(by),
       done_(std::move(done)) {
-    if (lingers(std::chrono::steady_clock::now())) {
+    if (lock_operation::lingers(std::chrono::steady_clock::now())) {
         lock_key_ = keys_->lock_key(std::get<acquire_request>(what_).key);
     }
 }
