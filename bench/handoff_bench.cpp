@@ -169,7 +169,7 @@ int main() try {
                    .unit = "commands"},
                   {.what = "sqlite: median hand-off by backoff alone beside it",
                    .figure = named("sqlite_backoff_median"),
-                   .limit = 2,
+                   .limit = 1.5,
                    .must_be = bar::direction::at_least,
                    .unit = "x"}});
 } catch (const std::exception& failure) {
