@@ -3,8 +3,8 @@
 /// It knows that operations exist, not what they do.
 #pragma once
 
+#include "../net/front_desk.hpp"
 #include "../net/interruption.hpp"
-#include "../net/io_driver.hpp"
 #include "../net/shown_sockets.hpp"
 #include "lock_store.hpp"
 #include "service.hpp"
@@ -16,9 +16,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -28,9 +26,9 @@ namespace syncguard::firestore {
 using time_point = std::chrono::steady_clock::time_point;
 
 /// One operation on its way. Its members are called on the thread that drives the client.
-class operation : public net::task, public std::enable_shared_from_this<operation> {
+class operation : public net::order, public std::enable_shared_from_this<operation> {
   public:
-    explicit operation(time_point deadline) : task(deadline) {}
+    explicit operation(time_point deadline) : order(deadline) {}
 
     /// Does it. Throws what it fails with, at its deadline at the latest.
     [[nodiscard]] virtual boost::asio::awaitable<void> run(lock_store& store,
@@ -42,14 +40,10 @@ class operation : public net::task, public std::enable_shared_from_this<operatio
     /// It has ended and the client is done with it: whoever is interested may be told.
     virtual void announce() noexcept {}
 
-    /// Whether the client's end waits for it, for a while.
-    [[nodiscard]] virtual bool persists() const noexcept { return false; }
-
     [[nodiscard]] time_point deadline() const noexcept { return deadline_; }
 
   private:
     friend class client;
-    std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
     std::shared_ptr<net::interruption> limits_;
 };
 
@@ -87,8 +81,6 @@ class client : public net::driven {
     wishes step() override;
     [[nodiscard]] bool has_work() const override;
 
-    void count_in(const operation& what);
-    void count_out(const operation& what) noexcept;
     void take_news();
     void admit(const std::shared_ptr<operation>& what);
     [[nodiscard]] boost::asio::awaitable<void> carry_out(std::shared_ptr<operation> what);
@@ -101,17 +93,12 @@ class client : public net::driven {
     const warning_handler on_warning_;
 
     // What any thread may touch.
-    mutable std::mutex mutex_;
-    std::vector<std::shared_ptr<operation>> cancelled_;
-    std::size_t persisting_ = 0;
-    std::condition_variable none_persists_;
-    std::atomic<std::size_t> unfinished_{0};
     std::atomic<bool> ending_{false};
     net::shown_sockets shown_sockets_;
 
     // What only the driving thread touches.
     net::lazy_tls_context tls_;
-    net::io_driver driver_;
+    net::front_desk desk_;
     service server_;
     lock_store locks_;
     std::vector<std::shared_ptr<net::task>> news_;

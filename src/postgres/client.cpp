@@ -15,8 +15,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t most_unfinished = 100'000;
-
 /// While so many transactions with operations alike are under way, others gather for the next: a
 /// transaction with many costs the server little more than one with few.
 constexpr std::size_t most_lists_under_way = 4;
@@ -60,7 +58,7 @@ client::client(const options& store)
     : target_(store),
       pool_size_(store.pool_size),
       statement_timeout_(store.statement_timeout),
-      driver_(*this) {}
+      desk_(*this, where()) {}
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
@@ -70,84 +68,31 @@ client::~client() {
 // Called by any thread.
 
 void client::perform(const std::shared_ptr<operation>& what) {
-    count_in(*what);
-    try {
-        driver_.perform(what);
-    } catch (...) {
-        if (!what->was_handed_in()) count_out(*what);
-        throw;
-    }
+    desk_.perform(what);
 }
 
 void client::start(const std::shared_ptr<operation>& what) {
-    count_in(*what);
-    try {
-        driver_.start(what);
-    } catch (...) {
-        count_out(*what);
-        throw;
-    }
+    desk_.start(what);
 }
 
 void client::cancel(std::shared_ptr<operation> what) noexcept {
-    what->unwanted_ = true;
-    try {
-        {
-            const std::lock_guard guard(mutex_);
-            cancelled_.push_back(std::move(what));
-        }
-        driver_.nudge();
-    } catch (const std::bad_alloc&) {  // its deadline will end it
-    }
+    desk_.cancel(std::move(what));
 }
 
 void client::end(std::chrono::milliseconds patience) {
-    const auto none_persists = [&] { return persisting_ == 0; };
-    const auto none_persists_now = [&] {
-        const std::lock_guard guard(mutex_);
-        return none_persists();
-    };
     hurry_ = true;
-    // Where the last owner was a completion, this is the thread that the operations need.
-    try {
-        driver_.nudge();
-        if (!driver_.drive_if_mine(none_persists_now, steady_clock::now() + patience)) {
-            std::unique_lock guard(mutex_);
-            none_persists_.wait_for(guard, patience, none_persists);
-        }
-    } catch (const std::exception&) {  // no memory: the locks end with their TTL
-    }
-    driver_.end();
+    desk_.end(patience);
 }
 
 void client::abandon() noexcept {
     shown_sockets_.close_all();
 }
 
-void client::count_in(const operation& what) {
-    // What undoes something must not be kept out by what is to be undone.
-    if (unfinished_ >= most_unfinished && !what.persists()) {
-        throw lock_error(error_code::rate_limited,
-                         "too many operations wait for " + where() + " already");
-    }
-    ++unfinished_;
-    if (!what.persists()) return;
-    const std::lock_guard guard(mutex_);
-    ++persisting_;
-}
-
-void client::count_out(const operation& what) noexcept {
-    --unfinished_;
-    if (!what.persists()) return;
-    const std::lock_guard guard(mutex_);
-    if (--persisting_ == 0) none_persists_.notify_all();
-}
-
 // Called by the thread that drives.
 
 void client::start_at(time_point when, std::shared_ptr<operation> what) {
     if (ending_) when = std::min<time_point>(when, steady_clock::now() + pause_at_the_end);
-    count_in(*later_.emplace(when, std::move(what))->second);
+    desk_.count_in(*later_.emplace(when, std::move(what))->second);
 }
 
 net::driven::wishes client::step() {
@@ -172,11 +117,8 @@ bool client::has_work() const {
 
 void client::take_news() {
     work_through_news();
-    driver_.take_tasks(news_);
-    {
-        const std::lock_guard guard(mutex_);
-        withdrawn_.swap(cancelled_);
-    }
+    desk_.driver().take_tasks(news_);
+    desk_.take_cancelled(withdrawn_);
     work_through_news();
 }
 
@@ -190,7 +132,7 @@ void client::work_through_news() {
     news_taken_ = 0;
     while (!withdrawn_.empty()) {
         // One that has not come in yet is looked after when it does.
-        const auto each = withdrawn_.back();
+        const auto each = std::static_pointer_cast<operation>(withdrawn_.back());
         if (each->admitted_) withdraw(each);
         withdrawn_.pop_back();
     }
@@ -216,7 +158,7 @@ void client::admit(const std::shared_ptr<operation>& what) {
     deadlines_.insert(*what);
     what->admitted_ = true;
     ++admitted_;
-    if (what->unwanted_) withdraw(what);
+    if (what->is_unwanted()) withdraw(what);
 }
 
 void client::withdraw(const std::shared_ptr<operation>& what) {
@@ -245,7 +187,7 @@ client::operation_queue& client::queue_of(const operation& what) {
 void client::end_overdue(time_point now) {
     while (!deadlines_.empty() && deadlines_.begin()->deadline_ <= now) {
         const auto late = deadlines_.begin()->shared_from_this();
-        if (late->unwanted_) {
+        if (late->is_unwanted()) {
             give_up(late, cancelled_by_caller());
         } else if (late->state_ == operation::state::sent) {
             give_up(late, {error_code::network_timeout, where() + " did not answer in time"});
@@ -394,7 +336,8 @@ void client::connect_if_needed(time_point now) {
 
 void client::connect(bool reserved) {
     auto made = std::make_unique<link>(*this, reserved);
-    made->wire = std::make_shared<connection>(driver_.context(), target_, shown_sockets_, *made);
+    made->wire =
+        std::make_shared<connection>(desk_.driver().context(), target_, shown_sockets_, *made);
     links_.reserve(links_.size() + 1);
     made->wire->open();
     links_.push_back(std::move(made));
@@ -406,8 +349,8 @@ void client::announce_ended() {
     ended.reserve(ended_.capacity());
     ended.swap(ended_);
     for (const auto& each : ended)
-        count_out(*each);
-    driver_.finish(ended);
+        desk_.count_out(*each);
+    desk_.driver().finish(ended);
     for (const auto& each : ended)
         each->announce();
 }
@@ -448,7 +391,7 @@ void client::on_reply(link& which, const row_list& rows) {
             each->answer_late(answer);
         } else if (each->answer(answer)) {
             set_ended(each);
-        } else if (each->unwanted_) {
+        } else if (each->is_unwanted()) {
             fail(each, cancelled_by_caller());
         } else {
             each->alone_ = true;
@@ -470,7 +413,7 @@ void client::refuse(const operation_list& all, const refusal& why) {
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ == operation::state::ended) continue;
         each->alone_ = each->alone_ || !for_a_name;
-        if (all.size() > 1 && !each->unwanted_) {
+        if (all.size() > 1 && !each->is_unwanted()) {
             enqueue(each, true);
         } else {
             refuse_one(each, why);
@@ -479,7 +422,7 @@ void client::refuse(const operation_list& all, const refusal& why) {
 }
 
 void client::refuse_one(const std::shared_ptr<operation>& what, const refusal& why) {
-    const remedy cure = what->unwanted_ ? remedy::none : remedy_for(why.sqlstate);
+    const remedy cure = what->is_unwanted() ? remedy::none : remedy_for(why.sqlstate);
     const unsigned most = cure == remedy::again_elsewhere ? most_moves : most_repetitions;
     if (cure == remedy::none || ++what->repetitions_ > most) {
         fail(what, to_lock_error(why, where()));
@@ -492,7 +435,7 @@ void client::refuse_one(const std::shared_ptr<operation>& what, const refusal& w
 void client::lose(const operation_list& all, const lock_error& why) {
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ == operation::state::ended) continue;
-        if (!each->unwanted_ && ++each->repetitions_ <= most_moves && each->ask_again()) {
+        if (!each->is_unwanted() && ++each->repetitions_ <= most_moves && each->ask_again()) {
             enqueue(each, true);
         } else {
             fail(each, why);

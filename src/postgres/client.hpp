@@ -4,7 +4,7 @@
 /// It knows how transactions are sent and answered, not what they mean.
 #pragma once
 
-#include "../net/io_driver.hpp"
+#include "../net/front_desk.hpp"
 #include "../net/shown_sockets.hpp"
 #include "call.hpp"
 #include "connection.hpp"
@@ -18,12 +18,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,11 +34,11 @@ class link;
 
 /// One operation on its way. Its members are called on the thread that drives the client; they do
 /// not throw.
-class operation : public net::task,
+class operation : public net::order,
                   public std::enable_shared_from_this<operation>,
                   public boost::intrusive::set_base_hook<> {
   public:
-    operation(call what, time_point deadline) : task(deadline), call_(std::move(what)) {}
+    operation(call what, time_point deadline) : order(deadline), call_(std::move(what)) {}
 
     /// The end, either way: one that is not false, once. False if the row is no answer yet, and the
     /// call has to wait its turn on the server.
@@ -60,10 +58,6 @@ class operation : public net::task,
     /// It has ended and the client is done with it: whoever is interested may be told.
     virtual void announce() noexcept {}
 
-    /// Whether it waits for the server to come back, until its deadline, however often connecting
-    /// fails.
-    [[nodiscard]] virtual bool persists() const noexcept { return false; }
-
     /// Whether a connection is kept for its kind.
     [[nodiscard]] virtual bool is_urgent() const noexcept { return false; }
 
@@ -81,7 +75,6 @@ class operation : public net::task,
     enum class state { waiting, sent, ended };
 
     state state_ = state::waiting;
-    std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
     bool admitted_ = false;
     /// It goes by itself now: it has to wait its turn, or others in its transaction were refused.
     bool alone_ = false;
@@ -128,8 +121,6 @@ class client : public net::driven {
     wishes step() override;
     [[nodiscard]] bool has_work() const override;
 
-    void count_in(const operation& what);
-    void count_out(const operation& what) noexcept;
     void take_news();
     void work_through_news();
     void take_what_was_put_off(time_point now);
@@ -172,20 +163,15 @@ class client : public net::driven {
     const std::optional<milliseconds> statement_timeout_;
 
     // What any thread may touch.
-    mutable std::mutex mutex_;
-    std::vector<std::shared_ptr<operation>> cancelled_;
-    std::size_t persisting_ = 0;
-    std::condition_variable none_persists_;
-    std::atomic<std::size_t> unfinished_{0};
     std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
     net::shown_sockets shown_sockets_;
 
     // What only the driving thread touches. An operation is always in one of these, also if memory
     // runs out in the middle of something.
-    net::io_driver driver_;
+    net::front_desk desk_;
     std::vector<std::shared_ptr<net::task>> news_;
     std::size_t news_taken_ = 0;
-    std::vector<std::shared_ptr<operation>> withdrawn_;
+    std::vector<std::shared_ptr<net::order>> withdrawn_;
     operation_queue waiting_;
     operation_queue urgent_;
     operation_queue alike_;  ///< Those that may travel together.

@@ -32,8 +32,6 @@ constexpr std::size_t operations_per_call = 64;
 /// way to the server while the others wake.
 constexpr std::size_t woken_together = 16;
 
-constexpr std::size_t most_unfinished = 100'000;
-
 /// How long a connection that is no longer used is kept for answers that are still to come.
 constexpr auto patience_with_late_answers = 30s;
 
@@ -63,7 +61,7 @@ lock_error cancelled_by_caller() {
 }  // namespace
 
 client::client(options store)
-    : store_(std::move(store)), where_(describe_server(store_)), driver_(*this) {}
+    : store_(std::move(store)), where_(describe_server(store_)), desk_(*this, where_) {}
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
@@ -80,84 +78,31 @@ void client::prepare() {
 // Called by any thread.
 
 void client::perform(const std::shared_ptr<operation>& what) {
-    count_in(*what);
-    try {
-        driver_.perform(what);
-    } catch (...) {
-        if (!what->was_handed_in()) count_out(*what);
-        throw;
-    }
+    desk_.perform(what);
 }
 
 void client::start(const std::shared_ptr<operation>& what) {
-    count_in(*what);
-    try {
-        driver_.start(what);
-    } catch (...) {
-        count_out(*what);
-        throw;
-    }
+    desk_.start(what);
 }
 
 void client::cancel(std::shared_ptr<operation> what) noexcept {
-    what->unwanted_ = true;
-    try {
-        {
-            const std::lock_guard guard(mutex_);
-            cancelled_.push_back(std::move(what));
-        }
-        driver_.nudge();
-    } catch (const std::bad_alloc&) {  // its deadline will end it
-    }
+    desk_.cancel(std::move(what));
 }
 
 void client::end(std::chrono::milliseconds patience) {
-    const auto none_persists = [&] { return persisting_ == 0; };
-    const auto none_persists_now = [&] {
-        const std::lock_guard guard(mutex_);
-        return none_persists();
-    };
     hurry_ = true;
-    // Where the last owner was a completion, this is the thread that the operations need.
-    try {
-        driver_.nudge();
-        if (!driver_.drive_if_mine(none_persists_now, steady_clock::now() + patience)) {
-            std::unique_lock guard(mutex_);
-            none_persists_.wait_for(guard, patience, none_persists);
-        }
-    } catch (const std::exception&) {  // no memory: the locks end with their TTL
-    }
-    driver_.end();
+    desk_.end(patience);
 }
 
 void client::abandon() noexcept {
     shown_sockets_.close_all();
 }
 
-void client::count_in(const operation& what) {
-    // What undoes something must not be kept out by what is to be undone.
-    if (unfinished_ >= most_unfinished && !what.persists()) {
-        throw lock_error(error_code::rate_limited,
-                         "too many operations wait for " + where_ + " already");
-    }
-    ++unfinished_;
-    if (!what.persists()) return;
-    const std::lock_guard guard(mutex_);
-    ++persisting_;
-}
-
-void client::count_out(const operation& what) noexcept {
-    --unfinished_;
-    if (!what.persists()) return;
-    const std::lock_guard guard(mutex_);
-    if (--persisting_ == 0) none_persists_.notify_all();
-}
-
 // Called by the thread that drives.
 
 void client::start_at(time_point when, std::shared_ptr<operation> what) {
     if (ending_) when = std::min<time_point>(when, steady_clock::now() + pause_at_the_end);
-    count_in(*later_.emplace(when, std::move(what))->second);
+    desk_.count_in(*later_.emplace(when, std::move(what))->second);
 }
 
 net::driven::wishes client::step() {
@@ -185,11 +130,8 @@ bool client::has_work() const {
 
 void client::take_news() {
     work_through_news();
-    driver_.take_tasks(news_);
-    {
-        const std::lock_guard guard(mutex_);
-        withdrawn_.swap(cancelled_);
-    }
+    desk_.driver().take_tasks(news_);
+    desk_.take_cancelled(withdrawn_);
     work_through_news();
 }
 
@@ -203,7 +145,7 @@ void client::work_through_news() {
     news_taken_ = 0;
     while (!withdrawn_.empty()) {
         // One that has not come in yet is looked after when it does.
-        const auto& each = withdrawn_.back();
+        const auto each = std::static_pointer_cast<operation>(withdrawn_.back());
         if (each->admitted_) give_up(each, cancelled_by_caller());
         withdrawn_.pop_back();
     }
@@ -228,7 +170,7 @@ void client::admit(const std::shared_ptr<operation>& what) {
     deadlines_.insert(*what);
     what->admitted_ = true;
     ++admitted_;
-    if (what->unwanted_) give_up(what, cancelled_by_caller());
+    if (what->is_unwanted()) give_up(what, cancelled_by_caller());
 }
 
 void client::end_overdue(time_point now) {
@@ -270,8 +212,8 @@ void client::connect_if_needed(time_point now) {
         return;
     }
     auto made = std::make_unique<link>(*this);
-    made->wire = std::make_shared<connection>(driver_.context(), store_, tls_ ? &*tls_ : nullptr,
-                                              shown_sockets_, *made);
+    made->wire = std::make_shared<connection>(desk_.driver().context(), store_,
+                                              tls_ ? &*tls_ : nullptr, shown_sockets_, *made);
     links_.reserve(links_.size() + 1);
     made->wire->open();
     current_ = made.get();
@@ -369,11 +311,11 @@ void client::announce_ended() {
     ended.reserve(ended_.capacity());
     ended.swap(ended_);
     for (const auto& each : ended)
-        count_out(*each);
+        desk_.count_out(*each);
     const std::span<const std::shared_ptr<operation>> all(ended);
     for (std::size_t woken = 0; woken < all.size(); woken += woken_together) {
         if (woken > 0) send_what_came_meanwhile();
-        driver_.finish(all.subspan(woken, std::min(woken_together, all.size() - woken)));
+        desk_.driver().finish(all.subspan(woken, std::min(woken_together, all.size() - woken)));
     }
     for (const auto& each : ended)
         each->announce();
@@ -538,7 +480,7 @@ void client::deliver(const std::shared_ptr<operation>& what, const script_reply&
         what->answer_late(reply);
         return;
     }
-    if (what->unwanted_) {
+    if (what->is_unwanted()) {
         fail(what, cancelled_by_caller());
         what->answer_late(reply);
         return;

@@ -3,7 +3,7 @@
 /// It knows how operations of the lock script are sent and answered, not what they mean.
 #pragma once
 
-#include "../net/io_driver.hpp"
+#include "../net/front_desk.hpp"
 #include "../net/shown_sockets.hpp"
 #include "connection.hpp"
 #include "script_call.hpp"
@@ -17,11 +17,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,12 +36,12 @@ using lounge = std::multimap<std::string, std::shared_ptr<operation>, std::less<
 
 /// One operation on its way. Its members are called on the thread that drives the client; they do
 /// not throw.
-class operation : public net::task,
+class operation : public net::order,
                   public std::enable_shared_from_this<operation>,
                   public boost::intrusive::set_base_hook<> {
   public:
     operation(script_input input, time_point deadline)
-        : task(deadline), input_(std::move(input)), final_deadline_(deadline) {}
+        : order(deadline), input_(std::move(input)), final_deadline_(deadline) {}
 
     /// The end, either way. One of the two is called, once.
     virtual void answer(const script_reply& reply) noexcept = 0;
@@ -72,10 +70,6 @@ class operation : public net::task,
     /// It has ended and the client is done with it: whoever is interested may be told.
     virtual void announce() noexcept {}
 
-    /// Whether it waits for the server to come back, until its deadline, however often connecting
-    /// fails.
-    [[nodiscard]] virtual bool persists() const noexcept { return false; }
-
   protected:
     script_input input_;
 
@@ -90,7 +84,6 @@ class operation : public net::task,
     enum class state { waiting, sent, lingering, given_up, ended };
 
     state state_ = state::waiting;
-    std::atomic<bool> unwanted_{false};  ///< Its caller has cancelled it.
     /// Others in the same call made the server refuse it: it goes by itself now.
     bool alone_ = false;
     bool admitted_ = false;
@@ -153,8 +146,6 @@ class client : public net::driven {
     wishes step() override;
     [[nodiscard]] bool has_work() const override;
 
-    void count_in(const operation& what);
-    void count_out(const operation& what) noexcept;
     void take_news();
     void work_through_news();
     void take_what_was_put_off(time_point now);
@@ -197,21 +188,16 @@ class client : public net::driven {
     const std::string where_;
 
     // What any thread may touch.
-    mutable std::mutex mutex_;
-    std::vector<std::shared_ptr<operation>> cancelled_;
-    std::size_t persisting_ = 0;
-    std::condition_variable none_persists_;
-    std::atomic<std::size_t> unfinished_{0};
     std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
     net::shown_sockets shown_sockets_;
 
     // What only the driving thread touches. An operation is always in one of these, also if memory
     // runs out in the middle of something.
     std::optional<boost::asio::ssl::context> tls_;
-    net::io_driver driver_;
+    net::front_desk desk_;
     std::vector<std::shared_ptr<net::task>> news_;
     std::size_t news_taken_ = 0;
-    std::vector<std::shared_ptr<operation>> withdrawn_;
+    std::vector<std::shared_ptr<net::order>> withdrawn_;
     std::deque<std::shared_ptr<operation>> waiting_;
     boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
         deadlines_;
