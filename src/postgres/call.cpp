@@ -1,19 +1,12 @@
 #include "call.hpp"
 
+#include "text_list.hpp"
+
 #include <algorithm>
 
 namespace syncguard::postgres {
 
 namespace {
-
-void append_element(std::string& list, const std::string& element) {
-    list.append(list.empty() ? "{\"" : ",\"");
-    for (const char each : element) {
-        if (each == '"' || each == '\\') list.push_back('\\');
-        list.push_back(each);
-    }
-    list.push_back('"');
-}
 
 step enter(const call& what, milliseconds time_left) {
     step waiting{what.enter, {}};
@@ -42,10 +35,10 @@ transaction transaction_of(std::span<const call* const> calls, bool alone, milli
     }
     step& last = steps.emplace_back(step{first.what, {}});
     for (std::size_t i = 0; i < first.parameters.size(); ++i) {
-        std::string list;
+        text_list list;
         for (const call* const each : calls)
-            append_element(list, each->parameters[i]);
-        last.parameters.push_back(list.append("}"));
+            list.add(each->parameters[i]);
+        last.parameters.push_back(list.text());
     }
     return steps;
 }

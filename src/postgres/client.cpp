@@ -58,7 +58,13 @@ client::client(const options& store)
     : target_(store),
       pool_size_(store.pool_size),
       statement_timeout_(store.statement_timeout),
-      desk_(*this, where()) {}
+      desk_(*this, where()),
+      lookout_(
+          [this](connection::listener& told) {
+              return std::make_shared<connection>(desk_.driver().context(), target_,
+                                                  shown_sockets_, told);
+          },
+          *this) {}
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
@@ -102,13 +108,14 @@ net::driven::wishes client::step() {
     end_overdue(now);
     send_waiting();
     connect_if_needed(now);
+    lookout_.step(now);
     announce_ended();
     return {.at = next_wakeup(now), .tasks = tasks_wanted()};
 }
 
 bool client::has_work() const {
     if (!news_.empty() || !withdrawn_.empty() || somebody_waits() || !later_.empty() ||
-        !ended_.empty()) {
+        !ended_.empty() || lookout_.has_work()) {
         return true;
     }
     return std::any_of(links_.begin(), links_.end(),
@@ -187,7 +194,13 @@ client::operation_queue& client::queue_of(const operation& what) {
 void client::end_overdue(time_point now) {
     while (!deadlines_.empty() && deadlines_.begin()->deadline_ <= now) {
         const auto late = deadlines_.begin()->shared_from_this();
-        if (late->is_unwanted()) {
+        if (late->state_ == operation::state::lingering) {
+            if (late->lingers(now)) {
+                resume(late);
+            } else {
+                set_ended(late);
+            }
+        } else if (late->is_unwanted()) {
             give_up(late, cancelled_by_caller());
         } else if (late->state_ == operation::state::sent) {
             give_up(late, {error_code::network_timeout, where() + " did not answer in time"});
@@ -265,6 +278,7 @@ void client::send(link& on, operation_queue& from) {
     for (const auto& each : on.busy_with) {
         each->state_ = operation::state::sent;
         each->sent_on_ = &on;
+        each->about_to_be_sent();
         if (statement_timeout_) bring_forward(*each, on.busy_since + *statement_timeout_);
         calls.push_back(&each->call_);
     }
@@ -303,11 +317,14 @@ void client::gather(link& on, operation_queue& from) {
     from.erase(left, end);
 }
 
-void client::bring_forward(operation& what, time_point deadline) {
-    if (deadline >= what.deadline_) return;
+void client::set_deadline(operation& what, time_point deadline) {
     deadlines_.erase(deadlines_.iterator_to(what));
     what.deadline_ = deadline;
     deadlines_.insert(what);
+}
+
+void client::bring_forward(operation& what, time_point deadline) {
+    if (deadline < what.deadline_) set_deadline(what, deadline);
 }
 
 void client::connect_if_needed(time_point now) {
@@ -361,7 +378,7 @@ time_point client::next_wakeup(time_point now) const {
     if (!later_.empty()) next = std::min(next, later_.begin()->first);
     if (somebody_waits() && now < connect_not_before_) next = std::min(next, connect_not_before_);
     if (tasks_wanted() != 1) next = std::min<time_point>(next, now + longest_gathering);
-    return next;
+    return std::min(next, lookout_.next_wakeup());
 }
 
 /// How many operations must come before they are looked at.
@@ -389,7 +406,15 @@ void client::on_reply(link& which, const row_list& rows) {
         const row& answer = i < rows.size() ? rows[i] : none;
         if (each->state_ == operation::state::ended) {
             each->answer_late(answer);
-        } else if (each->answer(answer)) {
+            continue;
+        }
+        if (!each->is_unwanted()) {
+            if (const auto how = each->wait_after(answer)) {
+                let_linger(each, *how, which.busy_since);
+                continue;
+            }
+        }
+        if (each->answer(answer)) {
             set_ended(each);
         } else if (each->is_unwanted()) {
             fail(each, cancelled_by_caller());
@@ -518,10 +543,55 @@ void client::give_up(const std::shared_ptr<operation>& what, const lock_error& w
 }
 
 void client::set_ended(const std::shared_ptr<operation>& what) {
+    if (what->state_ == operation::state::lingering) lounge_.erase(what->place_in_lounge_);
     what->state_ = operation::state::ended;
     deadlines_.erase(deadlines_.iterator_to(*what));
     --admitted_;
     ended_.push_back(what);
+}
+
+// How operations wait to hear of a key.
+
+void client::let_linger(const std::shared_ptr<operation>& what, const operation::patience& how,
+                        time_point sent_at) {
+    what->alone_ = false;
+    switch (lookout_.watch(how.key, sent_at)) {
+        case lookout::prospect::will_be_told:
+            what->place_in_lounge_ = lounge_.emplace(how.key, what);
+            what->state_ = operation::state::lingering;
+            set_deadline(*what, how.until);
+            return;
+        case lookout::prospect::look_again: enqueue(what, false); return;
+        case lookout::prospect::cannot_be_told: set_ended(what); return;
+    }
+}
+
+/// Sends it again.
+void client::resume(const std::shared_ptr<operation>& what) {
+    enqueue(what, false);
+    lounge_.erase(what->place_in_lounge_);
+    set_deadline(*what, what->final_deadline_);
+}
+
+void client::look_again(const std::string& key) {
+    for (auto each = lounge_.find(key); each != lounge_.end() && each->first == key;
+         each = lounge_.find(key)) {
+        resume(each->second);
+    }
+}
+
+void client::look_again_at_everything() {
+    while (!lounge_.empty())
+        resume(lounge_.begin()->second);
+}
+
+void client::expect_nothing() {
+    while (!lounge_.empty())
+        set_ended(lounge_.begin()->second);
+}
+
+bool client::still_awaits(const std::string& key) const {
+    return lounge_.contains(key);
 }
 
 }  // namespace syncguard::postgres

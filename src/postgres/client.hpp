@@ -8,6 +8,7 @@
 #include "../net/shown_sockets.hpp"
 #include "call.hpp"
 #include "connection.hpp"
+#include "lookout.hpp"
 #include "target.hpp"
 
 #include <syncguard/error.hpp>
@@ -32,18 +33,40 @@ using time_point = std::chrono::steady_clock::time_point;
 
 class link;
 
+class operation;
+
+/// Those who wait until they hear of a key.
+using lounge = std::multimap<std::string, std::shared_ptr<operation>, std::less<>>;
+
 /// One operation on its way. Its members are called on the thread that drives the client; they do
 /// not throw.
 class operation : public net::order,
                   public std::enable_shared_from_this<operation>,
                   public boost::intrusive::set_base_hook<> {
   public:
-    operation(call what, time_point deadline) : order(deadline), call_(std::move(what)) {}
+    operation(call what, time_point deadline)
+        : order(deadline), call_(std::move(what)), final_deadline_(deadline) {}
 
     /// The end, either way: one that is not false, once. False if the row is no answer yet, and the
     /// call has to wait its turn on the server.
     [[nodiscard]] virtual bool answer(const row& reply) noexcept = 0;
     virtual void fail(const lock_error& why) noexcept = 0;
+
+    virtual void about_to_be_sent() noexcept {}
+
+    /// Whether it would rather wait for a key than be answered that it cannot have it.
+    [[nodiscard]] virtual bool lingers(time_point /*now*/) const noexcept { return false; }
+
+    /// For which key, and until when it waits to hear of it before it is sent again; nothing if
+    /// this is the answer. An answer after which it waits stands if no other follows. May throw
+    /// `std::bad_alloc`.
+    struct patience {
+        std::string key;
+        time_point until;
+    };
+    [[nodiscard]] virtual std::optional<patience> wait_after(const row& /*reply*/) {
+        return std::nullopt;
+    }
 
     /// After a failure: the answer came after all.
     virtual void answer_late(const row& /*reply*/) noexcept {}
@@ -72,7 +95,7 @@ class operation : public net::order,
             return what.deadline_;
         }
     };
-    enum class state { waiting, sent, ended };
+    enum class state { waiting, sent, lingering, ended };
 
     state state_ = state::waiting;
     bool admitted_ = false;
@@ -81,12 +104,14 @@ class operation : public net::order,
     std::uint64_t turn_ = 0;
     unsigned repetitions_ = 0;
     link* sent_on_ = nullptr;
+    lounge::iterator place_in_lounge_;
+    const time_point final_deadline_;
 };
 
 using operation_list = std::vector<std::shared_ptr<operation>>;
 
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
-class client : public net::driven {
+class client : public net::driven, private lookout::audience {
   public:
     explicit client(const options& store);
     ~client() override;
@@ -153,10 +178,19 @@ class client : public net::driven {
     void admit(const std::shared_ptr<operation>& what);
     void withdraw(const std::shared_ptr<operation>& what);
     void enqueue(const std::shared_ptr<operation>& what, bool first);
+    void set_deadline(operation& what, time_point deadline);
     void bring_forward(operation& what, time_point deadline);
     void fail(const std::shared_ptr<operation>& what, const lock_error& why);
     void give_up(const std::shared_ptr<operation>& what, const lock_error& why);
     void set_ended(const std::shared_ptr<operation>& what);
+
+    void look_again(const std::string& key) override;
+    void look_again_at_everything() override;
+    void expect_nothing() override;
+    [[nodiscard]] bool still_awaits(const std::string& key) const override;
+    void let_linger(const std::shared_ptr<operation>& what, const operation::patience& how,
+                    time_point sent_at);
+    void resume(const std::shared_ptr<operation>& what);
 
     const target target_;
     const std::size_t pool_size_;
@@ -182,6 +216,8 @@ class client : public net::driven {
     std::vector<std::shared_ptr<operation>> ended_;
     std::size_t admitted_ = 0;
     std::vector<std::unique_ptr<link>> links_;
+    lounge lounge_;
+    lookout lookout_;
     bool ending_ = false;  ///< The end has come: nothing is put off for long.
     /// Until a pooler shows that what was prepared is not there the next time.
     bool named_statements_ = true;

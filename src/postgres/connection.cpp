@@ -79,6 +79,10 @@ void connection::close() noexcept {
     }
 }
 
+std::string connection::server_process() const {
+    return std::to_string(PQbackendPID(session_.get()));
+}
+
 asio::awaitable<void> connection::live() {
     const auto self = shared_from_this();
     try {
@@ -308,6 +312,7 @@ void connection::flush() {
 void connection::take_input() {
     const bool alive = PQconsumeInput(session_.get()) == 1;
     take_results();
+    take_notifications();
     if (closed_) return;
     if (!alive || PQstatus(session_.get()) == CONNECTION_BAD) throw broken();
     flush();
@@ -324,6 +329,17 @@ void connection::take_results() {
             throw lock_error(error_code::internal,
                              server_.where + " gave no answer where one was due");
         }
+    }
+}
+
+void connection::take_notifications() {
+    struct freer {
+        void operator()(PGnotify* news) const noexcept { PQfreemem(news); }
+    };
+    while (!closed_) {
+        const std::unique_ptr<PGnotify, freer> news(PQnotifies(session_.get()));
+        if (!news) return;
+        told_->on_notification(news->extra);
     }
 }
 

@@ -42,6 +42,8 @@ class connection : public std::enable_shared_from_this<connection> {
         /// The end: the connection could not be made, broke, or made no sense. With a refusal it
         /// is known that nothing came of the transaction under way.
         virtual void on_closed(const lock_error& why, const std::optional<refusal>& refused) = 0;
+        /// Something came on a channel that the session listens to.
+        virtual void on_notification(const std::string& /*payload*/) {}
 
         listener() = default;
         listener(const listener&) = delete;
@@ -66,6 +68,9 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Ends it without another word to the listener.
     void close() noexcept;
 
+    /// The number of the process that serves it, as it was told when it was made.
+    [[nodiscard]] std::string server_process() const;
+
   private:
     template <class T>
     using awaitable = boost::asio::awaitable<T>;
@@ -89,6 +94,7 @@ class connection : public std::enable_shared_from_this<connection> {
     void take_hold_of_socket();
     void take_input();
     void take_results();
+    void take_notifications();
     void take_result(const PGresult& result);
     void hand_on_outcome();
     void flush();

@@ -19,6 +19,7 @@ class postgres_engine : public engine, private fork_participant {
     ~postgres_engine() override;
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
+    [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
     void start(const request& what, const call_limits& limits, completion done) noexcept override;
 

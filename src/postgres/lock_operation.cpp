@@ -1,5 +1,6 @@
 #include "lock_operation.hpp"
 
+#include "../core/longest_wait.hpp"
 #include "background_release.hpp"
 #include "lock_protocol.hpp"
 
@@ -15,6 +16,9 @@ namespace {
 
 /// Nothing is remembered for longer on behalf of a server that does not come back.
 constexpr milliseconds longest_memory = std::chrono::hours(1);
+
+/// A lock that outlives what was said of it is not asked for in a busy loop.
+constexpr milliseconds shortest_pause{20};
 
 /// How often "not found" is not believed where the acquisition may still be under way.
 constexpr unsigned doubts_after_a_broken_connection = 2;
@@ -55,12 +59,32 @@ bool lock_operation::answer(const row& reply) noexcept {
     if (!in_doubt_ && has_to_wait(what_, reply)) return false;
     try {
         outcome_ = decoded(reply);
+        outcome_.attempt_began = sent_at_;
     } catch (...) {
         failure_ = std::current_exception();
         // No answer that makes sense, or no memory to take it.
         undo(in_doubt_ ? doubts_after_a_broken_connection : 0);
     }
     return true;
+}
+
+void lock_operation::about_to_be_sent() noexcept {
+    // What asks for the fate of an attempt does not make it younger.
+    if (!in_doubt_) sent_at_ = lease_clock::now();
+}
+
+bool lock_operation::lingers(time_point now) const noexcept {
+    const auto* const acquisition = std::get_if<acquire_request>(&what_);
+    return acquisition != nullptr && acquisition->linger_until > now && !in_doubt_;
+}
+
+std::optional<operation::patience> lock_operation::wait_after(const row& reply) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!lingers(now) || !is_locked(reply) || !answer(reply) || failure_) return {};
+    const milliseconds lasts = outcome_.locked_for.value_or(milliseconds::max());
+    const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
+    return patience{.key = call_.turn,
+                    .until = std::min(std::get<acquire_request>(what_).linger_until, lock_ends)};
 }
 
 void lock_operation::answer_late(const row& reply) noexcept {

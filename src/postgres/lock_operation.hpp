@@ -5,6 +5,7 @@
 #include "statements.hpp"
 
 #include <syncguard/engine.hpp>
+#include <syncguard/time.hpp>
 
 #include <atomic>
 #include <functional>
@@ -33,6 +34,9 @@ class lock_operation : public operation {
 
   private:
     [[nodiscard]] bool answer(const row& reply) noexcept override;
+    void about_to_be_sent() noexcept override;
+    [[nodiscard]] bool lingers(time_point now) const noexcept override;
+    [[nodiscard]] std::optional<patience> wait_after(const row& reply) override;
     void answer_late(const row& reply) noexcept override;
     void fail(const lock_error& why) noexcept override;
     [[nodiscard]] bool ask_again() noexcept override;
@@ -53,6 +57,7 @@ class lock_operation : public operation {
     completion done_;
     outcome outcome_;
     std::exception_ptr failure_;
+    lease_clock::time_point sent_at_{};
     /// It was sent before, and what came of that is not known.
     bool in_doubt_ = false;
     /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.

@@ -132,6 +132,10 @@ call encode(const request& what, const statements& sql, bool cleanup) {
     return std::visit(encoder{sql, cleanup}, what);
 }
 
+bool is_locked(const row& answer) {
+    return !answer.empty() && answer[0].has_value();
+}
+
 bool has_to_wait(const request& what, const row& answer) {
     return std::holds_alternative<acquire_request>(what) && answer.size() > 1 && !answer[0] &&
            answer[1] == "f";

@@ -13,6 +13,9 @@ namespace syncguard::postgres {
 /// Throws `lock_error` (invalid_argument) for a key that the server cannot store.
 [[nodiscard]] call encode(const request& what, const statements& sql, bool cleanup);
 
+/// Whether an acquisition was answered that somebody else has the key.
+[[nodiscard]] bool is_locked(const row& answer);
+
 /// Whether this is no answer yet: others are acquiring the same key, and the call has to wait for
 /// them, alone.
 [[nodiscard]] bool has_to_wait(const request& what, const row& answer);

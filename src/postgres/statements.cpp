@@ -77,13 +77,26 @@ std::string acquire_text(const quoted_names& tables) {
            "LEFT JOIN put USING (key) ORDER BY i.place";
 }
 
+/// Whoever waits for a key holds its flag, shared, and is told of releases by a notification on the
+/// channel. These are the same for all tables: who hears of too much looks for nothing.
+const std::string channel = "syncguard";
+std::string flag_of(const std::string& key) {
+    const std::string kind_of_flags = "1937337955";  // "sync" in ASCII; peers' locks have no kind
+    return kind_of_flags + ", hashtext(" + key + ")";
+}
+
 std::string release_text(const quoted_names& tables) {
+    // A notification makes commits wait for each other: only for who waits. Who raises the flag
+    // later does not get it before this transaction has ended, and then sees that the key is free.
     return "WITH gone AS (DELETE FROM " + tables.locks + " WHERE lock_id = ANY ($1::text[]) AND " +
            live() +
-           " RETURNING lock_id) "
+           " RETURNING lock_id, key) "
            "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 WHEN (SELECT count(*) FROM " +
            tables.locks +
-           " AS l WHERE l.lock_id = i.lock_id) > 0 THEN -2 ELSE -1 END "
+           " AS l WHERE l.lock_id = i.lock_id) > 0 THEN -2 ELSE -1 END, "
+           "CASE WHEN NOT pg_try_advisory_xact_lock(" +
+           flag_of("gone.key") + ") THEN pg_notify('" + channel +
+           "', gone.key) END "
            "FROM unnest($1::text[]) WITH ORDINALITY AS i (lock_id, place) "
            "LEFT JOIN gone USING (lock_id) ORDER BY i.place";
 }
@@ -119,5 +132,15 @@ statements::statements(const quoted_names& tables)
                 cleanup_guard + " FOR UPDATE SKIP LOCKED)) " + is_locked_text(tables))),
       lookup_key(named(lookup_text(tables, "key"))),
       lookup_id(named(lookup_text(tables, "lock_id"))) {}
+
+lookout_statements::lookout_statements()
+    : who_serves{.name = {}, .text = "SELECT pg_backend_pid()"},
+      listen{.name = {}, .text = "LISTEN " + channel},
+      raise_flags{.name = {},
+                  .text = "SELECT count(pg_advisory_lock_shared(" + flag_of("key") +
+                          ")) FROM unnest($1::text[]) AS key"},
+      lower_flags{.name = {},
+                  .text = "SELECT count(pg_advisory_unlock_shared(" + flag_of("key") +
+                          ")) FROM unnest($1::text[]) AS key"} {}
 
 }  // namespace syncguard::postgres

@@ -27,6 +27,18 @@ struct statements {
     statement lookup_id;
 };
 
+/// For whoever wants to be told of releases. These are about a session.
+struct lookout_statements {
+    /// Gives the number of the server's process.
+    statement who_serves;
+    statement listen;
+    /// ($1 keys): from the commit on, who releases one of them notifies.
+    statement raise_flags;
+    statement lower_flags;
+
+    lookout_statements();
+};
+
 /// Of the error by which `acquire` undoes itself where it met a change that it could not foresee.
 inline constexpr const char* sqlstate_of_overtaken = "22012";
 

@@ -39,7 +39,7 @@ std::vector<store_kind> all_stores() {
     std::vector<store_kind> stores = {
         {"memory", false, [] { return std::make_unique<memory_store>(); }},
 #ifdef SYNCGUARD_WITH_POSTGRES
-        {"postgres", true, &make_postgres_store, false},
+        {"postgres", true, &make_postgres_store},
 #endif
 #ifdef SYNCGUARD_WITH_REDIS
         {"redis", true, &make_redis_store},

@@ -4,6 +4,7 @@
 
 #include "owned_fd.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -20,6 +21,11 @@ class transaction_pooler {
     ~transaction_pooler();
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+    /// How many there have been.
+    [[nodiscard]] std::size_t connections() const {
+        const std::lock_guard guard(mutex_);
+        return clients_.size();
+    }
 
   private:
     void serve(int client) const;
@@ -27,7 +33,7 @@ class transaction_pooler {
     owned_fd listener_;
     std::uint16_t server_port_;
     std::uint16_t port_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::list<owned_fd> clients_;
     std::list<std::jthread> servants_;
     std::jthread accepting_;

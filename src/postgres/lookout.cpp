@@ -1,0 +1,175 @@
+#include "lookout.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace syncguard::postgres {
+
+using std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Each is a lock in the server's memory, which holds some thousands for all its clients.
+constexpr std::size_t most_keys = 500;
+
+/// A lock that goes from hand to hand is waited for again in a moment.
+constexpr auto flags_stay_up = 1s;
+
+/// A flag waits at most for the end of a release.
+constexpr auto longest_answer = 5s;
+
+constexpr auto pause_after_a_loss = 100ms;
+constexpr auto pause_after_a_refusal = 5s;
+/// The way to the server is not likely to change.
+constexpr auto pause_behind_a_pooler = 1h;
+
+}  // namespace
+
+lookout::lookout(connector connect, audience& told) : connect_(std::move(connect)), told_(told) {}
+
+lookout::~lookout() {
+    hang_up();
+}
+
+lookout::prospect lookout::watch(const std::string& key, time_point since) {
+    const auto now = steady_clock::now();
+    if (now < deaf_until_) return prospect::cannot_be_told;
+    auto found = keys_.find(key);
+    if (found == keys_.end()) {
+        if (keys_.size() >= most_keys) return prospect::cannot_be_told;
+        found = keys_.try_emplace(key).first;
+    }
+    watched& what = found->second;
+    what.last_wanted = now;
+    next_tidying_ = std::min<time_point>(next_tidying_, now + flags_stay_up);
+    return what.is_flagged && what.last_news >= since ? prospect::look_again
+                                                      : prospect::will_be_told;
+}
+
+void lookout::step(time_point now) {
+    if (busy_since_ && now >= *busy_since_ + longest_answer) {
+        lose_connection();
+        return;
+    }
+    if (!wire_ && !keys_.empty() && now >= connect_not_before_) {
+        wire_ = connect_(*this);
+        wire_->open();
+    }
+    if (ready_ && !busy_since_) send_changes(now);
+}
+
+lookout::time_point lookout::next_wakeup() const {
+    if (busy_since_) return *busy_since_ + longest_answer;
+    if (!wire_ && !keys_.empty()) return connect_not_before_;
+    return ready_ ? next_tidying_ : time_point::max();
+}
+
+void lookout::send_changes(time_point now) {
+    if (!trusted_) {
+        send({{&sql_.who_serves, {}}}, now);
+        return;
+    }
+    text_list raised;
+    for (const auto& [key, what] : keys_) {
+        if (!what.is_flagged) raised.add(key);
+    }
+    const text_list lowered = now < next_tidying_ ? text_list() : take_unwanted(now);
+    transaction changes;
+    if (!lowered.empty()) changes.push_back({&sql_.lower_flags, {lowered.text()}});
+    if (!raised.empty()) {
+        changes.push_back({&sql_.listen, {}});
+        changes.push_back({&sql_.raise_flags, {raised.text()}});
+        for (auto& [key, what] : keys_)
+            what.is_asked_for = !what.is_flagged;
+    }
+    if (!changes.empty()) send(changes, now);
+}
+
+void lookout::send(const transaction& what, time_point now) {
+    busy_since_ = now;
+    wire_->send(what, false);
+}
+
+/// Nobody waits for these any more.
+text_list lookout::take_unwanted(time_point now) {
+    text_list unwanted;
+    next_tidying_ = time_point::max();
+    for (auto each = keys_.begin(); each != keys_.end();) {
+        watched& what = each->second;
+        if (told_.still_awaits(each->first)) what.last_wanted = now;
+        if (what.is_flagged && now >= what.last_wanted + flags_stay_up) {
+            unwanted.add(each->first);
+            each = keys_.erase(each);
+            continue;
+        }
+        next_tidying_ = std::min<time_point>(next_tidying_, now + flags_stay_up);
+        ++each;
+    }
+    return unwanted;
+}
+
+void lookout::on_ready() {
+    ready_ = true;
+}
+
+void lookout::on_reply(const row_list& rows) {
+    busy_since_.reset();
+    if (!trusted_) {
+        // A pooler changes the session under its clients: nothing would be heard, and the flags
+        // would stay.
+        trusted_ = rows.size() == 1 && rows[0].size() == 1 && rows[0][0] == wire_->server_process();
+        if (!trusted_) be_deaf_for(pause_behind_a_pooler);
+        return;
+    }
+    for (auto& [key, what] : keys_) {
+        if (!std::exchange(what.is_asked_for, false)) continue;
+        what.is_flagged = true;
+        what.last_news = steady_clock::now();
+        told_.look_again(key);
+    }
+}
+
+void lookout::on_refused(const refusal& /*why*/) {
+    be_deaf_for(pause_after_a_refusal);
+}
+
+void lookout::on_closed(const lock_error& /*why*/, const std::optional<refusal>& /*refused*/) {
+    if (trusted_) {
+        lose_connection();
+    } else {
+        be_deaf_for(pause_after_a_refusal);
+    }
+}
+
+void lookout::on_notification(const std::string& key) {
+    const auto found = keys_.find(key);
+    if (found == keys_.end()) return;
+    found->second.last_news = steady_clock::now();
+    told_.look_again(key);
+}
+
+/// Those who wait look again, and if they find a key locked, it is watched on a new one.
+void lookout::lose_connection() {
+    hang_up();
+    connect_not_before_ = steady_clock::now() + pause_after_a_loss;
+    told_.look_again_at_everything();
+}
+
+void lookout::be_deaf_for(std::chrono::milliseconds pause) {
+    hang_up();
+    deaf_until_ = steady_clock::now() + pause;
+    told_.expect_nothing();
+}
+
+void lookout::hang_up() noexcept {
+    if (wire_) wire_->close();
+    wire_.reset();
+    ready_ = false;
+    trusted_ = false;
+    busy_since_.reset();
+    keys_.clear();
+    next_tidying_ = time_point::max();
+}
+
+}  // namespace syncguard::postgres

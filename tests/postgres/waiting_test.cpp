@@ -1,0 +1,196 @@
+/// Waiting for a lock in PostgreSQL: what wakes who waits, what it leaves behind on the server, and
+/// what happens where the server cannot tell.
+#include "on_postgres.hpp"
+#include "support/eventually.hpp"
+#include "support/transaction_pooler.hpp"
+
+#include <syncguard/lock.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+/// Of two numbers, unlike the locks by which peers acquire.
+const std::string flags =
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
+const std::string listeners = "FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%' "
+                              "AND pid <> pg_backend_pid()";
+
+class waiting_on_postgres : public on_postgres {
+  protected:
+    static lock_options retrying_every(milliseconds pause) {
+        return {.ttl = 60s,
+                .timeout = 10min,
+                .retry = {.max_retries = 1000,
+                          .retry_delay = pause,
+                          .backoff = backoff::fixed,
+                          .jitter = jitter::none}};
+    }
+    /// So rarely that a test which depends on it fails.
+    static lock_options hardly_ever_retrying() { return retrying_every(5min); }
+
+    static bool somebody_waits() { return server().value(flags) == "1"; }
+
+    /// Lets somebody wait for a lock that is held, has `let_go` see to its end, and expects that
+    /// the one who waits gets it soon.
+    template <class LetGo>
+    static void expect_to_be_woken_by(LetGo let_go) {
+        const auto begin = std::chrono::steady_clock::now();
+        std::jthread waiting([&] {
+            auto lease = acquire_with_retries(open(), "k", hardly_ever_retrying());
+            EXPECT_TRUE(lease.valid());
+        });
+        EXPECT_TRUE(eventually(somebody_waits));
+        let_go();
+        waiting.join();
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
+    }
+};
+
+TEST_F(waiting_on_postgres, a_release_by_any_client_wakes) {
+    const auto id = take(open(), "k", 600s);
+    expect_to_be_woken_by([&] { EXPECT_TRUE(open().release(id.str()).ok); });
+}
+
+TEST_F(waiting_on_postgres, the_end_of_the_lock_wakes) {
+    take(open(), "k", 1s);
+    expect_to_be_woken_by([&] { server().advance(1s + time_tolerance + 1ms); });
+}
+
+TEST_F(waiting_on_postgres, the_loss_of_the_connection_wakes) {
+    take(open(), "k", 600s);
+    expect_to_be_woken_by([&] {
+        // In this order nobody is told of the row's end.
+        server().run("DELETE FROM syncguard_locks");
+        EXPECT_EQ(server().value("SELECT count(pg_terminate_backend(pid)) " + listeners), "1");
+    });
+}
+
+TEST_F(waiting_on_postgres, after_the_loss_of_the_connection_it_is_told_again) {
+    const auto id = take(open(), "k", 600s);
+    expect_to_be_woken_by([&] {
+        const auto first = server().value("SELECT pid " + listeners);
+        server().run("SELECT pg_terminate_backend(" + first + ")");
+        EXPECT_TRUE(eventually([&] {
+            return server().value("SELECT count(*) " + listeners + " AND pid <> " + first) == "1" &&
+                   somebody_waits();
+        }));
+        EXPECT_TRUE(open().release(id.str()).ok);
+    });
+}
+
+TEST_F(waiting_on_postgres, a_peer_that_does_not_tell_is_found_out_by_the_next_retry) {
+    take(open(), "k", 600s);
+    std::jthread waiting([&] {
+        EXPECT_TRUE(acquire_with_retries(open(), "k", retrying_every(50ms)).valid());
+    });
+    EXPECT_TRUE(eventually(somebody_waits));
+    server().run("DELETE FROM syncguard_locks");
+}
+
+TEST_F(waiting_on_postgres, a_release_notifies_only_where_somebody_waits) {
+    auto ear = server().connect();
+    ear.run("LISTEN syncguard");
+    const auto heard = [&] {
+        // The answer to a question comes after what was committed before it.
+        ear.run("SELECT 1");
+        int count = 0;
+        while (PGnotify* const news = PQnotifies(ear.native())) {
+            EXPECT_STREQ(news->extra, "k");
+            PQfreemem(news);
+            ++count;
+        }
+        return count;
+    };
+    EXPECT_TRUE(open().release(take(open(), "k").str()).ok);
+    EXPECT_EQ(heard(), 0);
+    auto held = *open().acquire("k", {.ttl = 600s});
+    expect_to_be_woken_by([&] {
+        EXPECT_EQ(heard(), 0);
+        held.release();
+    });
+    // By the one who had waited, too: its flag is still up when it releases.
+    EXPECT_GE(heard(), 1);
+}
+
+TEST_F(waiting_on_postgres, leaves_no_flag_behind_though_the_client_lives_on_and_does_nothing) {
+    const auto locks = open();
+    const auto id = take(locks, "k", 600s);
+    std::jthread releasing([&] {
+        EXPECT_TRUE(eventually(somebody_waits));
+        EXPECT_TRUE(open().release(id.str()).ok);
+    });
+    auto lease = acquire_with_retries(locks, "k", hardly_ever_retrying());
+    EXPECT_TRUE(eventually([] { return server().value(flags) == "0"; }));
+    EXPECT_TRUE(lease.release().ok);
+}
+
+TEST_F(waiting_on_postgres, behind_a_pooler_it_goes_by_retries_and_leaves_nothing_in_sessions) {
+    const transaction_pooler pooler(server().port());
+    const auto locks = open({.connection = server().url_at(pooler.port())});
+    const auto id = take(locks, "k", 600s);
+    std::atomic<bool> granted{false};
+    std::jthread waiting([&] {
+        EXPECT_TRUE(acquire_with_retries(locks, "k", retrying_every(20ms)).valid());
+        granted = true;
+    });
+    EXPECT_TRUE(eventually([&] { return pooler.connections() == 2; }));
+    EXPECT_EQ(server().value(flags), "0");
+    EXPECT_TRUE(locks.release(id.str()).ok);
+    EXPECT_TRUE(eventually([&] { return granted.load(); }));
+    EXPECT_EQ(server().value(flags), "0");
+}
+
+TEST_F(waiting_on_postgres, where_no_connection_is_left_to_listen_it_goes_by_retries) {
+    server().run("DROP ROLE IF EXISTS poor; CREATE ROLE poor LOGIN CONNECTION LIMIT 1; "
+                 "GRANT ALL ON syncguard_locks, syncguard_fence_counters TO poor");
+    auto url = server().url();
+    url.replace(url.find("postgres@"), 8, "poor");
+    const auto id = take(open(), "k", 600s);
+    const auto locks = open({.connection = url, .pool_size = 1});
+    std::atomic<bool> granted{false};
+    std::jthread waiting([&] {
+        EXPECT_TRUE(acquire_with_retries(locks, "k", retrying_every(20ms)).valid());
+        granted = true;
+    });
+    EXPECT_TRUE(eventually([] {
+        return server().log().find("too many connections for role \"poor\"") != std::string::npos;
+    }));
+    EXPECT_FALSE(granted);
+    EXPECT_TRUE(open().release(id.str()).ok);
+    EXPECT_TRUE(eventually([&] { return granted.load(); }));
+}
+
+TEST_F(waiting_on_postgres, of_many_threads_that_wait_one_asks_the_server) {
+    constexpr int threads = 100;
+    const auto locks = open();
+    auto held = *locks.acquire("k", {.ttl = 600s});
+    const auto transactions = [] {
+        server().run("SELECT pg_stat_force_next_flush()");
+        return std::stol(server().value(
+            "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'"));
+    };
+    long before = 0;
+    {
+        std::vector<std::jthread> crowd;
+        for (int i = 0; i < threads; ++i) {
+            crowd.emplace_back([&] {
+                EXPECT_TRUE(acquire_with_retries(locks, "k", hardly_ever_retrying()).release().ok);
+            });
+        }
+        EXPECT_TRUE(eventually(somebody_waits));
+        before = transactions();
+        held.release();
+    }
+    // A release, an attempt of the next that finds the lock taken, and one that gets it. Some are
+    // woken by what concerned the one before them. The server counts late, too.
+    EXPECT_LE(transactions() - before, 5 * threads);
+}
+
+}  // namespace
+}  // namespace syncguard::test
