@@ -8,17 +8,16 @@ namespace syncguard::postgres {
 
 namespace {
 
-step enter(const call& what, milliseconds time_left) {
-    step waiting{what.enter, {}};
-    if (what.turn.empty()) return waiting;
+/// Somebody who is stuck shall not hold up many: the server refuses a list soon, and each goes alone.
+constexpr milliseconds patience_of_lists{100};
+
+std::string patience(const call& what, milliseconds time_left) {
     // A little less, so that the server gives up before its client does: then it is known that
     // nothing happened. Zero would mean: for ever.
     constexpr milliseconds least{1};
-    constexpr milliseconds most{std::chrono::hours(24)};
     constexpr milliseconds longest_lead{50};
-    const auto patience = time_left - std::min(time_left / 10, longest_lead);
-    waiting.parameters = {what.turn, std::to_string(std::clamp(patience, least, most).count())};
-    return waiting;
+    const auto before_the_end = time_left - std::min(time_left / 10, longest_lead);
+    return std::to_string(std::clamp(before_the_end, least, what.most_patience).count());
 }
 
 }  // namespace
@@ -27,18 +26,23 @@ transaction transaction_of(std::span<const call* const> calls, bool alone, milli
     const call& first = *calls.front();
     transaction steps;
     if (first.enter != nullptr && (alone || first.always_enters)) {
-        steps.push_back(enter(first, time_left));
-    }
-    if (!first.takes_lists) {
-        steps.push_back({first.what, first.parameters});
-        return steps;
+        step& waiting = steps.emplace_back(step{first.enter, {}});
+        if (!first.turn.empty()) waiting.parameters = {first.turn, patience(first, time_left)};
     }
     step& last = steps.emplace_back(step{first.what, {}});
     for (std::size_t i = 0; i < first.parameters.size(); ++i) {
+        if (!first.takes_lists) {
+            last.parameters.push_back(first.parameters[i]);
+            continue;
+        }
         text_list list;
         for (const call* const each : calls)
             list.add(each->parameters[i]);
         last.parameters.push_back(list.text());
+    }
+    if (first.takes_patience) {
+        if (calls.size() > 1) time_left = std::min(time_left, patience_of_lists);
+        last.parameters.push_back(patience(first, time_left));
     }
     return steps;
 }

@@ -5,6 +5,7 @@
 
 #include <syncguard/time.hpp>
 
+#include <chrono>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,9 +20,15 @@ struct call {
     /// travel together, if no two have the same first parameter.
     bool takes_lists = false;
 
+    /// Whether one more parameter of `what` says for how many milliseconds it may wait for others
+    /// who have the same rows.
+    bool takes_patience = false;
+    /// Of these at most.
+    milliseconds most_patience = std::chrono::hours(24);
+
     /// For what has to wait its turn on the server; null where nothing has to.
     const statement* enter = nullptr;
-    /// Behind whom: the first parameter of `enter`. The second says for how long. Without the first
+    /// Behind whom: the first parameter of `enter`. The second is the patience. Without the first
     /// there is none.
     std::string turn{};
     /// Whether it has to from the first. Else it is tried without, and alone with it if that fails.

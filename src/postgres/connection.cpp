@@ -106,6 +106,11 @@ asio::awaitable<void> connection::live() {
 
 asio::awaitable<void> connection::establish() {
     const auto give_up_at = steady_clock::now() + server_.connect_timeout;
+    limit_.expires_at(give_up_at);
+    limit_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
+        // A lookup cannot be interrupted, only be left alone.
+        if (const auto self = weak.lock(); self && !stopped) self->fail(self->too_late());
+    });
     const auto places = co_await resolve();
     std::optional<lock_error> problem;
     for (std::size_t tried = 0; tried < places.size() && !closed_; ++tried) {
@@ -123,6 +128,7 @@ asio::awaitable<std::vector<candidate>> connection::resolve() {
     std::vector<candidate> found;
     std::string problem_with;
     for (const auto& each : server_.candidates) {
+        if (closed_) break;
         if (!each.needs_lookup()) {
             found.push_back(each);
             continue;
@@ -197,8 +203,7 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
     }
     if (out_of_time_) {
         session_.reset();
-        co_return lock_error(error_code::network_timeout,
-                             server_.where + " did not complete the connection in time");
+        co_return too_late();
     }
     const std::string said = PQerrorMessage(session_.get());
     session_.reset();
@@ -324,7 +329,8 @@ void connection::take_results() {
         if (result) {
             take_result(*result);
         } else if (std::exchange(result_seen_, false)) {
-            expected_.pop_front();
+            // What goes wrong with the commit itself is told in front of the end, which still comes.
+            if (expected_.front().what != expectation::kind::end) expected_.pop_front();
         } else {
             throw lock_error(error_code::internal,
                              server_.where + " gave no answer where one was due");
@@ -407,6 +413,11 @@ lock_error connection::current_failure() const {
         return {error_code::service_unavailable,
                 "the connection to " + server_.where + " failed: " + failure.what()};
     }
+}
+
+lock_error connection::too_late() const {
+    return {error_code::network_timeout,
+            server_.where + " did not complete the connection in time"};
 }
 
 lock_error connection::broken() const {

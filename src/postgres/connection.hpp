@@ -102,6 +102,7 @@ class connection : public std::enable_shared_from_this<connection> {
     void check(int sent) const;
     void fail(const lock_error& why);
     [[nodiscard]] lock_error current_failure() const;
+    [[nodiscard]] lock_error too_late() const;
     [[nodiscard]] lock_error broken() const;
 
     boost::asio::io_context& context_;

@@ -11,6 +11,9 @@ namespace {
 
 constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
 
+/// What nobody waits for shall not keep a connection from those who wait.
+constexpr milliseconds patience_of_undoing{100};
+
 std::string storage_key(std::string_view key) {
     if (key.find('\0') != std::string_view::npos) {
         throw lock_error(error_code::invalid_argument,
@@ -20,7 +23,10 @@ std::string storage_key(std::string_view key) {
 }
 
 call release_of(const lock_id& id, const statements& sql) {
-    return {.what = &sql.release, .parameters = {id.to_string()}, .takes_lists = true};
+    return {.what = &sql.release,
+            .parameters = {id.to_string()},
+            .takes_lists = true,
+            .takes_patience = true};
 }
 
 call one(const statement& what, std::vector<std::string> parameters) {
@@ -37,12 +43,15 @@ struct encoder {
                 .parameters = {key, std::string(what.key), what.id.to_string(),
                                std::to_string(what.ttl.count()), make_fence_key("", key, budget)},
                 .takes_lists = true,
+                .takes_patience = true,
                 .enter = &sql.enter,
                 .turn = key};
     }
     call operator()(const release_request& what) const { return release_of(what.id, sql); }
     call operator()(const extend_request& what) const {
-        return one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
+        call asked = one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
+        asked.takes_patience = true;
+        return asked;
     }
     call operator()(const is_locked_request& what) const {
         return one(cleanup ? sql.is_locked_with_cleanup : sql.is_locked, {storage_key(what.key)});
@@ -155,6 +164,7 @@ call encode_resolution(const acquire_request& what, const statements& sql) {
 
 call encode_undoing(const lock_id& id, const std::string& key, const statements& sql) {
     call asked = release_of(id, sql);
+    asked.most_patience = patience_of_undoing;
     asked.enter = &sql.enter;
     asked.turn = storage_key(key);
     asked.always_enters = true;

@@ -50,7 +50,7 @@ constexpr std::array known_errors{
                 "the server is short of resources; its administrator has to look after it"},
     // Set by ourselves, to the end of the call.
     known_error{"55P03", error_code::network_timeout, remedy::none,
-                "others who acquire the same key were in the way for too long"},
+                "others who use the same key were in the way for too long"},
     known_error{"57014", error_code::network_timeout, remedy::none,
                 "the statement was cancelled by the server"},
     known_error{"57P", error_code::service_unavailable, remedy::again_elsewhere,

@@ -22,6 +22,11 @@ const std::string cleanup_guard = "2000";
 
 const std::string last_fence = std::to_string(fence::max_counter);
 
+/// Of the transaction: whoever has stopped to wait must not hold up others, nor have his way later.
+std::string limit_of_waiting(const std::string& milliseconds) {
+    return "set_config('lock_timeout', " + milliseconds + "::text, true)";
+}
+
 std::string live() {
     return "expires_at_ms > " + now_ms + " - " + tolerance;
 }
@@ -34,13 +39,14 @@ std::string acquire_text(const quoted_names& tables) {
     // The statement sees what was committed before it began. Whoever has written since then, before
     // this one got the right to, is met by the upsert, which sees all and leaves a live lock alone;
     // so is an extension or removal by lock id, which has the row alone and is waited for. The
-    // fence counter was raised for nothing then: the division undoes it all.
+    // fence counter was raised for nothing then: the division by nothing undoes it all. So it does
+    // where a row was removed while it was waited for, and the time for the new one is from before.
     return "WITH input AS MATERIALIZED (SELECT i.*, "
            "pg_try_advisory_xact_lock(hashtext(i.key)) AS mine FROM "
            "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) "
            "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, place)), "
            "clock AS MATERIALIZED (SELECT " +
-           now_ms +
+           limit_of_waiting("$6") + ", " + now_ms +
            " AS ms), "
            "held AS MATERIALIZED (SELECT l.key, l.expires_at_ms + " +
            tolerance + " - clock.ms AS left_ms FROM " + tables.locks +
@@ -50,7 +56,7 @@ std::string acquire_text(const quoted_names& tables) {
            "raised AS (INSERT INTO " +
            tables.fence_counters +
            " AS c (fence_key, fence, key_debug) "
-           "SELECT i.fence_key, 1, i.user_key FROM input AS i "
+           "SELECT i.fence_key, 1, i.user_key FROM input AS i, clock "
            "WHERE i.mine AND NOT EXISTS (SELECT FROM held WHERE held.key = i.key) "
            "ON CONFLICT (fence_key) DO UPDATE SET fence = c.fence + 1 WHERE c.fence < " +
            last_fence +
@@ -69,10 +75,12 @@ std::string acquire_text(const quoted_names& tables) {
            " AS ms OFFSET 0) AS later), "
            "fence = excluded.fence, user_key = excluded.user_key WHERE l.expires_at_ms <= " +
            now_ms + " - " + tolerance +
-           " RETURNING l.key, l.expires_at_ms) "
+           " RETURNING l.key, l.acquired_at_ms, l.expires_at_ms) "
            "SELECT held.left_ms, i.mine, raised.fence, "
-           "CASE WHEN raised.fence IS NOT NULL "
-           "THEN coalesce(put.expires_at_ms, 1 / (SELECT count(*) FROM put WHERE put.key = i.key)) "
+           "CASE WHEN raised.fence IS NULL THEN NULL WHEN put.acquired_at_ms >= " +
+           now_ms + " - " + tolerance +
+           " THEN put.expires_at_ms "
+           "ELSE 1 / (SELECT count(*) FROM put WHERE put.acquired_at_ms IS NULL) "
            "END FROM input AS i LEFT JOIN held USING (key) LEFT JOIN raised USING (fence_key) "
            "LEFT JOIN put USING (key) ORDER BY i.place";
 }
@@ -85,12 +93,28 @@ std::string flag_of(const std::string& key) {
     return kind_of_flags + ", hashtext(" + key + ")";
 }
 
+/// Rows (key, lock id, time) of `mine`: those that have the condition, alone with this transaction,
+/// and the time when it got them. In the order of their keys, so that no two wait for each other.
+std::string rows_of_mine(const quoted_names& tables, const std::string& condition,
+                         const std::string& patience) {
+    return "locked AS MATERIALIZED (SELECT l.key, l.lock_id FROM " + tables.locks +
+           " AS l, (SELECT " + limit_of_waiting(patience) + " OFFSET 0) AS patience WHERE l." +
+           condition +
+           " ORDER BY l.key FOR UPDATE OF l), "
+           "mine AS MATERIALIZED (SELECT locked.*, " +
+           now_ms + " AS ms FROM locked)";
+}
+
+const std::string is_mine = "l.key = mine.key AND l.lock_id = mine.lock_id AND "
+                            "l.expires_at_ms > mine.ms - " +
+                            tolerance;
+
 std::string release_text(const quoted_names& tables) {
     // A notification makes commits wait for each other: only for who waits. Who raises the flag
     // later does not get it before this transaction has ended, and then sees that the key is free.
-    return "WITH gone AS (DELETE FROM " + tables.locks + " WHERE lock_id = ANY ($1::text[]) AND " +
-           live() +
-           " RETURNING lock_id, key) "
+    return "WITH " + rows_of_mine(tables, "lock_id = ANY ($1::text[])", "$2") +
+           ", gone AS (DELETE FROM " + tables.locks + " AS l USING mine WHERE " + is_mine +
+           " RETURNING l.lock_id, l.key) "
            "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 WHEN (SELECT count(*) FROM " +
            tables.locks +
            " AS l WHERE l.lock_id = i.lock_id) > 0 THEN -2 ELSE -1 END, "
@@ -99,6 +123,15 @@ std::string release_text(const quoted_names& tables) {
            "', gone.key) END "
            "FROM unnest($1::text[]) WITH ORDINALITY AS i (lock_id, place) "
            "LEFT JOIN gone USING (lock_id) ORDER BY i.place";
+}
+
+std::string extend_text(const quoted_names& tables) {
+    return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$3") +
+           ", extended AS (UPDATE " + tables.locks +
+           " AS l SET expires_at_ms = mine.ms + $2::bigint FROM mine WHERE " + is_mine +
+           " RETURNING l.expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "
+           "(SELECT count(*) FROM " +
+           tables.locks + " WHERE lock_id = $1::text)";
 }
 
 std::string lookup_text(const quoted_names& tables, const char* column) {
@@ -115,15 +148,11 @@ std::string is_locked_text(const quoted_names& tables) {
 statements::statements(const quoted_names& tables)
     // The limit holds for this transaction, the wait that follows included: whoever stops waiting
     // must not be granted a lock later. Functions of a list are called from left to right.
-    : enter(named("SELECT set_config('lock_timeout', $2::text, true), "
-                  "pg_advisory_xact_lock(hashtext($1::text))")),
+    : enter(named("SELECT " + limit_of_waiting("$2") +
+                  ", pg_advisory_xact_lock(hashtext($1::text))")),
       acquire(named(acquire_text(tables))),
       release(named(release_text(tables))),
-      extend(named("WITH extended AS (UPDATE " + tables.locks + " SET expires_at_ms = " + now_ms +
-                   " + $2::bigint WHERE lock_id = $1::text AND " + live() +
-                   " RETURNING expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "
-                   "(SELECT count(*) FROM " +
-                   tables.locks + " WHERE lock_id = $1::text)")),
+      extend(named(extend_text(tables))),
       is_locked(named(is_locked_text(tables))),
       // What somebody else works on is left to him: a question must not wait.
       is_locked_with_cleanup(

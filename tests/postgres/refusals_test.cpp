@@ -136,17 +136,81 @@ TEST_F(postgres_refusals, a_wait_for_others_ends_on_the_server_with_the_call) {
     EXPECT_EQ(running.value("SELECT count(*) FROM syncguard_fence_counters"), "0");
 }
 
-TEST_F(postgres_refusals, a_long_wait_for_a_row_ends_with_the_deadline) {
-    const auto backend = open();
-    const auto id = take(backend, "k");
-    auto other = server().connect();
+TEST_F(postgres_refusals, a_long_wait_for_a_row_ends_with_the_deadline_on_the_server_too) {
+    postgres_server running;
+    const postgres::backend backend({.connection = running.url()});
+    const auto id = take(backend, "k", 1s);
+    auto other = running.connect();
     other.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
     expect_error(error_code::network_timeout,
-                 [&] { (void)backend.extend(id, {.ttl = 60s, .timeout = 200ms}); });
+                 [&] { (void)backend.extend(id, {.ttl = 600s, .timeout = 200ms}); });
     expect_error(error_code::network_timeout, [&] { backend.release(id, {.timeout = 200ms}); });
-    EXPECT_TRUE(backend.is_locked("k"));
     EXPECT_TRUE(backend.acquire("another"));
+    EXPECT_TRUE(eventually(
+        [&] { return running.value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0"; }));
     other.run("COMMIT");
+    EXPECT_TRUE(eventually([&] { return !backend.is_locked("k"); }))
+        << "an extension was made that nobody waited for any more";
+}
+
+TEST_F(postgres_refusals, one_that_is_stuck_does_not_hold_up_those_it_travels_with) {
+    postgres_server running;
+    const postgres::backend backend({.connection = running.url(), .pool_size = 2});
+    const auto stuck = take(backend, "stuck");
+    std::vector<lock_id> free;
+    for (int i = 0; i < 5; ++i)
+        free.push_back(take(backend, "free" + std::to_string(i)));
+    auto other = running.connect();
+    other.run("BEGIN; SELECT * FROM syncguard_locks WHERE key = 'stuck' FOR UPDATE");
+    auto first = running.connect();
+    first.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('a')), "
+              "pg_advisory_xact_lock(hashtext('b'))");
+    {
+        // These occupy both connections, so that the releases gather meanwhile.
+        std::vector<std::jthread> ahead;
+        for (const char* key : {"a", "b"})
+            ahead.emplace_back([&, key] { EXPECT_TRUE(backend.acquire(key)); });
+        EXPECT_TRUE(eventually([&] {
+            return running.value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "2";
+        }));
+        std::vector<std::jthread> gathered;
+        gathered.emplace_back([&] {
+            expect_error(error_code::network_timeout,
+                         [&] { backend.release(stuck, {.timeout = 3s}); });
+        });
+        for (const auto& id : free)
+            gathered.emplace_back([&] { EXPECT_TRUE(backend.release(id, {.timeout = 60s}).ok); });
+        first.run("COMMIT");
+    }
+    other.run("COMMIT");
+    EXPECT_TRUE(backend.release(stuck).ok);
+}
+
+TEST_F(postgres_refusals, what_goes_wrong_at_the_commit_is_told_at_once) {
+    server().run(
+        "CREATE TABLE refused (key text, code text); "
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE r refused; BEGIN "
+        "SELECT * INTO r FROM refused WHERE key = NEW.key; "
+        "IF r.key IS NOT NULL THEN RAISE EXCEPTION 'no' USING ERRCODE = r.code; END IF; "
+        "RETURN NULL; END $$; "
+        "CREATE CONSTRAINT TRIGGER refusing AFTER INSERT ON syncguard_locks "
+        "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse(); "
+        "INSERT INTO refused VALUES ('never', 'P0001'), ('conflict', '40001')");
+    const auto backend = open({.pool_size = 1});
+    const auto session = [] {
+        return server().value("SELECT pid FROM pg_stat_activity WHERE query LIKE '%unnest%' "
+                              "AND pid <> pg_backend_pid()");
+    };
+    EXPECT_TRUE(backend.acquire("another"));
+    const auto first_session = session();
+    expect_error(error_code::internal, [&] { (void)backend.acquire("never", {.timeout = 10min}); });
+    expect_error(error_code::service_unavailable,
+                 [&] { (void)backend.acquire("conflict", {.timeout = 10min}); });
+    EXPECT_EQ(session(), first_session);
+    EXPECT_FALSE(backend.is_locked("never"));
+    EXPECT_EQ(server().value("SELECT count(*) FROM syncguard_fence_counters"), "1");
+    server().run("DROP TRIGGER refusing ON syncguard_locks; DROP FUNCTION refuse; "
+                 "DROP TABLE refused");
 }
 
 TEST_F(postgres_refusals, a_user_without_rights_is_told_which_are_needed) {

@@ -145,6 +145,25 @@ TEST_F(postgres_storage, the_clock_is_read_after_the_waiting) {
     EXPECT_EQ(locks().at(0).at(2), digits(server().now() + 30s));
 }
 
+TEST_F(postgres_storage, the_clock_is_read_after_the_waiting_for_a_row) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    for (const bool extends : {true, false}) {
+        auto peer = server().connect();
+        peer.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+        std::optional<bool> done;
+        std::jthread waiting([&] {
+            done = extends ? backend.extend(id, {.ttl = 2h}).ok : backend.release(id).ok;
+        });
+        while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
+            std::this_thread::yield();
+        server().advance(1h);
+        peer.run("ROLLBACK");
+        waiting.join();
+        EXPECT_EQ(done, false) << "it had ended by then";
+    }
+}
+
 TEST_F(postgres_storage, a_lock_that_is_extended_while_it_is_taken_over_stays_with_its_owner) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
@@ -169,12 +188,20 @@ TEST_F(postgres_storage, a_lock_that_is_removed_while_it_is_taken_over_is_grante
     auto cleaner = server().connect();
     cleaner.run("BEGIN; DELETE FROM syncguard_locks");
     std::optional<bool> granted;
-    std::jthread waiting([&] { granted = static_cast<bool>(backend.acquire("k")); });
+    std::string starts;
+    std::jthread waiting([&] {
+        const auto lease = backend.acquire("k");
+        granted = static_cast<bool>(lease);
+        starts = locks().at(0).at(3).value();
+    });
     while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
         std::this_thread::yield();
+    server().advance(1h);
     cleaner.run("COMMIT");
     waiting.join();
     EXPECT_EQ(granted, true);
+    EXPECT_EQ(starts, digits(server().now()));
+    EXPECT_EQ(counters().at(0).at(1), "2");
 }
 
 TEST_F(postgres_storage, no_operation_leaves_anything_in_its_session) {
