@@ -8,7 +8,8 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// Somebody who is stuck shall not hold up many: the server refuses a list soon, and each goes alone.
+/// Somebody who is stuck shall not hold up many: the server refuses a list soon, and each goes
+/// alone.
 constexpr milliseconds patience_of_lists{100};
 
 std::string patience(const call& what, milliseconds time_left) {

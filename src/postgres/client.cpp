@@ -61,14 +61,16 @@ client::client(const options& store)
       desk_(*this, where()),
       lookout_(
           [this](connection::listener& told) {
-              return std::make_shared<connection>(desk_.driver().context(), target_,
-                                                  shown_sockets_, told);
+              return std::make_shared<connection>(desk_.driver().context(), target_, shown_sockets_,
+                                                  told);
           },
           *this) {}
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
-    deadlines_.clear();
+    for (auto* const each : {&waiting_, &urgent_, &alike_})
+        each->clear();
+    deadlines_.clear_and_dispose([](operation* each) { each->self_.reset(); });
 }
 
 // Called by any thread.
@@ -140,7 +142,7 @@ void client::work_through_news() {
     while (!withdrawn_.empty()) {
         // One that has not come in yet is looked after when it does.
         const auto each = std::static_pointer_cast<operation>(withdrawn_.back());
-        if (each->admitted_) withdraw(each);
+        if (each->self_) withdraw(each);
         withdrawn_.pop_back();
     }
 }
@@ -161,9 +163,10 @@ void client::admit(const std::shared_ptr<operation>& what) {
         ended_.reserve(2 * most);
     }
     what->turn_ = ++turns_;
-    enqueue(what, false);
+    extensions_come_ = extensions_come_ || what->is_urgent();
+    enqueue(*what, false);
     deadlines_.insert(*what);
-    what->admitted_ = true;
+    what->self_ = what;
     ++admitted_;
     if (what->is_unwanted()) withdraw(what);
 }
@@ -176,17 +179,20 @@ void client::withdraw(const std::shared_ptr<operation>& what) {
     }
 }
 
-void client::enqueue(const std::shared_ptr<operation>& what, bool first) {
-    auto& queue = queue_of(*what);
-    if (first) {
-        queue.push_front(what);
-    } else {
-        queue.push_back(what);
-    }
-    what->state_ = operation::state::waiting;
+void client::enqueue(operation& what, bool first) noexcept {
+    auto& queue = queue_of(what);
+    queue.insert(first ? queue.begin() : queue.end(), what);
+    what.queue_ = &queue;
+    what.state_ = operation::state::waiting;
 }
 
-client::operation_queue& client::queue_of(const operation& what) {
+void client::dequeue(operation& what) noexcept {
+    if (what.queue_ == nullptr) return;
+    what.queue_->erase(what.queue_->iterator_to(what));
+    what.queue_ = nullptr;
+}
+
+operation_queue& client::queue_of(const operation& what) {
     if (what.is_urgent()) return urgent_;
     return what.call_.takes_lists && !what.call_.always_enters && !what.alone_ ? alike_ : waiting_;
 }
@@ -196,7 +202,7 @@ void client::end_overdue(time_point now) {
         const auto late = deadlines_.begin()->shared_from_this();
         if (late->state_ == operation::state::lingering) {
             if (late->lingers(now)) {
-                resume(late);
+                resume(*late);
             } else {
                 set_ended(late);
             }
@@ -215,23 +221,17 @@ void client::end_overdue(time_point now) {
 
 // Who goes next, and where.
 
-void client::drop_ended(operation_queue& queue) {
-    while (!queue.empty() && queue.front()->state_ == operation::state::ended)
-        queue.pop_front();
-}
-
 bool client::somebody_waits() const {
     return !waiting_.empty() || !urgent_.empty() || !alike_.empty();
 }
 
 /// Where the one is who has waited longest and may go; null if there is none.
-client::operation_queue* client::next_queue() {
+operation_queue* client::next_queue() {
     operation_queue* next = nullptr;
     for (auto* const each : {&waiting_, &urgent_, &alike_}) {
-        drop_ended(*each);
         if (each->empty()) continue;
         if (each == &alike_ && lists_under_way() >= most_lists_under_way) continue;
-        if (next == nullptr || each->front()->turn_ < next->front()->turn_) next = each;
+        if (next == nullptr || each->front().turn_ < next->front().turn_) next = each;
     }
     return next;
 }
@@ -254,7 +254,6 @@ link* client::idle_link(bool reserved) const {
 }
 
 void client::send_waiting() {
-    drop_ended(urgent_);
     if (!urgent_.empty()) {
         if (link* const kept = idle_link(true)) send(*kept, urgent_);
     }
@@ -269,8 +268,8 @@ void client::send(link& on, operation_queue& from) {
     std::vector<const call*> calls;
     calls.reserve(operations_per_list);
     on.busy_with.reserve(operations_per_list);
-    on.busy_with.push_back(from.front());
-    from.pop_front();
+    on.busy_with.push_back(from.front().self_);
+    dequeue(from.front());
     const bool alone = on.busy_with.front()->alone_;
     on.with_many_alike = &from == &alike_;
     on.busy_since = steady_clock::now();
@@ -288,9 +287,10 @@ void client::send(link& on, operation_queue& from) {
     try {
         together = transaction_of(calls, alone, time_left);
     } catch (const std::bad_alloc&) {
-        for (const auto& each : close(on))
-            fail(each, {error_code::internal, "out of memory"});
-        return;
+        for (const auto& each : boost::adaptors::reverse(on.busy_with))
+            enqueue(*each, true);
+        on.busy_with.clear();
+        throw;
     }
     on.wire->send(together, named_statements_);
 }
@@ -306,15 +306,13 @@ void client::gather(link& on, operation_queue& from) {
         return batch.size() < operations_per_list && what.call_.what == kind &&
                std::none_of(batch.begin(), batch.end(), is_same);
     };
-    const auto end =
-        from.begin() + static_cast<std::ptrdiff_t>(std::min(from.size(), longest_look));
-    const auto left = std::remove_if(from.begin(), end, [&](const auto& each) {
-        if (each->state_ == operation::state::ended) return true;
-        if (!fits(*each)) return false;
-        batch.push_back(each);
-        return true;
-    });
-    from.erase(left, end);
+    auto each = from.begin();
+    for (std::size_t looked = 0; looked < longest_look && each != from.end(); ++looked) {
+        operation& next = *each++;
+        if (!fits(next)) continue;
+        batch.push_back(next.self_);
+        dequeue(next);
+    }
 }
 
 void client::set_deadline(operation& what, time_point deadline) {
@@ -328,8 +326,6 @@ void client::bring_forward(operation& what, time_point deadline) {
 }
 
 void client::connect_if_needed(time_point now) {
-    for (auto* const each : {&waiting_, &urgent_, &alike_})
-        drop_ended(*each);
     if (now < connect_not_before_) return;
     std::size_t connections = 0;
     std::size_t coming = 0;
@@ -340,7 +336,7 @@ void client::connect_if_needed(time_point now) {
         ++connections;
         if (!each->ready) ++coming;
     }
-    if (!urgent_.empty() && !one_is_kept) connect(true);
+    if (extensions_come_ && !one_is_kept) connect(true);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
     const std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
@@ -393,75 +389,71 @@ void client::on_reply(link& which, const row_list& rows) {
     which.proved = true;
     failed_connections_ = 0;
     why_not_connected_.reset();
-    const operation_list all = std::exchange(which.busy_with, {});
+    const auto& all = which.busy_with;
     const bool one_row_each = all.front()->call_.takes_lists;
     if (one_row_each && rows.size() != all.size()) {
-        lose(all,
-             {error_code::internal, where() + " gave an answer that does not fit the question"});
-        return;
+        throw lock_error(error_code::internal,
+                         where() + " gave an answer that does not fit the question");
     }
     static const row none;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        const auto& each = all[i];
-        const row& answer = i < rows.size() ? rows[i] : none;
-        if (each->state_ == operation::state::ended) {
-            each->answer_late(answer);
-            continue;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        take_answer(all[i], i < rows.size() ? rows[i] : none, which.busy_since);
+    which.busy_with.clear();
+}
+
+void client::take_answer(const std::shared_ptr<operation>& what, const row& answer,
+                         time_point sent_at) {
+    if (what->state_ == operation::state::ended) {
+        what->answer_late(answer);
+        return;
+    }
+    if (!what->is_unwanted()) {
+        if (const auto how = what->wait_after(answer)) {
+            let_linger(*what, *how, sent_at);
+            return;
         }
-        if (!each->is_unwanted()) {
-            if (const auto how = each->wait_after(answer)) {
-                let_linger(each, *how, which.busy_since);
-                continue;
-            }
-        }
-        if (each->answer(answer)) {
-            set_ended(each);
-        } else if (each->is_unwanted()) {
-            fail(each, cancelled_by_caller());
-        } else {
-            each->alone_ = true;
-            enqueue(each, true);
-        }
+    }
+    if (what->answer(answer)) {
+        set_ended(what);
+    } else if (what->is_unwanted()) {
+        fail(what, cancelled_by_caller());
+    } else {
+        what->alone_ = true;
+        enqueue(*what, true);
     }
 }
 
 void client::on_refused(link& which, const refusal& why) {
-    const operation_list all = std::exchange(which.busy_with, {});
     if (remedy_for(why.sqlstate) == remedy::again_elsewhere) close_idle_links();
-    refuse(all, why);
+    refuse(which.busy_with, why);
+    which.busy_with.clear();
 }
 
 /// The server did nothing with these. It may be for one of them: the next time each goes alone.
 void client::refuse(const operation_list& all, const refusal& why) {
-    const bool for_a_name = remedy_for(why.sqlstate) == remedy::again_without_names;
-    if (for_a_name) named_statements_ = false;
-    for (const auto& each : boost::adaptors::reverse(all)) {
-        if (each->state_ == operation::state::ended) continue;
-        each->alone_ = each->alone_ || !for_a_name;
-        if (all.size() > 1 && !each->is_unwanted()) {
-            enqueue(each, true);
-        } else {
-            refuse_one(each, why);
-        }
-    }
-}
-
-void client::refuse_one(const std::shared_ptr<operation>& what, const refusal& why) {
-    const remedy cure = what->is_unwanted() ? remedy::none : remedy_for(why.sqlstate);
+    const lock_error failure = to_lock_error(why, where());
+    const remedy cure = remedy_for(why.sqlstate);
     const unsigned most = cure == remedy::again_elsewhere ? most_moves : most_repetitions;
-    if (cure == remedy::none || ++what->repetitions_ > most) {
-        fail(what, to_lock_error(why, where()));
-    } else {
-        enqueue(what, true);
+    if (cure == remedy::again_without_names) named_statements_ = false;
+    for (const auto& each : boost::adaptors::reverse(all)) {
+        if (each->state_ != operation::state::sent) continue;
+        each->alone_ = each->alone_ || cure != remedy::again_without_names;
+        const bool may_go_again =
+            all.size() > 1 || (cure != remedy::none && ++each->repetitions_ <= most);
+        if (may_go_again && !each->is_unwanted()) {
+            enqueue(*each, true);
+        } else {
+            fail(each, failure);
+        }
     }
 }
 
 /// The server may have performed them, and has not said.
 void client::lose(const operation_list& all, const lock_error& why) {
     for (const auto& each : boost::adaptors::reverse(all)) {
-        if (each->state_ == operation::state::ended) continue;
+        if (each->state_ != operation::state::sent) continue;
         if (!each->is_unwanted() && ++each->repetitions_ <= most_moves && each->ask_again()) {
-            enqueue(each, true);
+            enqueue(*each, true);
         } else {
             fail(each, why);
             each->lose();
@@ -470,21 +462,19 @@ void client::lose(const operation_list& all, const lock_error& why) {
 }
 
 void client::on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused) {
+    if (refused) {
+        refuse(which.busy_with, *refused);
+    } else {
+        lose(which.busy_with, why);
+    }
     const bool was_ready = which.ready;
     const bool had_proved = which.proved;
-    const operation_list all = close(which);
+    close(which);
     if (!was_ready) {
         on_no_connection(why);
-        return;
-    }
-    if (!had_proved && failed_connections_++ > 0) {
+    } else if (!had_proved && failed_connections_++ > 0) {
         // It greets and closes: not in a busy loop, but each call shall see an attempt.
         connect_not_before_ = steady_clock::now() + first_reconnect_delay;
-    }
-    if (refused) {
-        refuse(all, *refused);
-    } else {
-        lose(all, why);
     }
 }
 
@@ -496,22 +486,18 @@ void client::on_no_connection(const lock_error& why) {
         return;
     }
     for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
-        for (const auto& each : *queue) {
-            if (each->state_ == operation::state::waiting && !each->persists()) fail(each, why);
+        for (auto each = queue->begin(); each != queue->end();) {
+            operation& next = *each++;
+            if (!next.persists()) fail(next.self_, why);
         }
-        std::erase_if(*queue,
-                      [](const auto& each) { return each->state_ == operation::state::ended; });
     }
 }
 
-/// Returns what it was busy with.
-operation_list client::close(link& which) {
+/// Nobody waits for an answer from it.
+void client::close(link& which) {
     const auto position = std::find_if(links_.begin(), links_.end(),
                                        [&](const auto& each) { return each.get() == &which; });
-    const std::unique_ptr<link> gone = std::move(*position);
     links_.erase(position);
-    gone->wire->close();
-    return std::move(gone->busy_with);
 }
 
 void client::close_idle_links() {
@@ -543,51 +529,61 @@ void client::give_up(const std::shared_ptr<operation>& what, const lock_error& w
 }
 
 void client::set_ended(const std::shared_ptr<operation>& what) {
+    dequeue(*what);
     if (what->state_ == operation::state::lingering) lounge_.erase(what->place_in_lounge_);
     what->state_ = operation::state::ended;
     deadlines_.erase(deadlines_.iterator_to(*what));
     --admitted_;
-    ended_.push_back(what);
+    ended_.push_back(std::exchange(what->self_, nullptr));
 }
 
 // How operations wait to hear of a key.
 
-void client::let_linger(const std::shared_ptr<operation>& what, const operation::patience& how,
-                        time_point sent_at) {
-    what->alone_ = false;
-    switch (lookout_.watch(how.key, sent_at)) {
+void client::let_linger(operation& what, const operation::patience& how, time_point sent_at) {
+    auto prospect = lookout::prospect::cannot_be_told;
+    try {
+        prospect = lookout_.watch(how.key, sent_at);
+        if (prospect == lookout::prospect::will_be_told) {
+            what.place_in_lounge_ = lounge_.emplace(how.key, &what);
+        }
+    } catch (const std::bad_alloc&) {
+        prospect = lookout::prospect::cannot_be_told;
+    }
+    what.alone_ = false;
+    switch (prospect) {
         case lookout::prospect::will_be_told:
-            what->place_in_lounge_ = lounge_.emplace(how.key, what);
-            what->state_ = operation::state::lingering;
-            set_deadline(*what, how.until);
+            what.state_ = operation::state::lingering;
+            set_deadline(what, how.until);
             return;
-        case lookout::prospect::look_again: enqueue(what, false); return;
-        case lookout::prospect::cannot_be_told: set_ended(what); return;
+        case lookout::prospect::look_again:
+            enqueue(what, false);
+            return;
+        case lookout::prospect::cannot_be_told:
+            set_ended(what.self_);
+            return;
     }
 }
 
 /// Sends it again.
-void client::resume(const std::shared_ptr<operation>& what) {
+void client::resume(operation& what) noexcept {
+    lounge_.erase(what.place_in_lounge_);
     enqueue(what, false);
-    lounge_.erase(what->place_in_lounge_);
-    set_deadline(*what, what->final_deadline_);
+    set_deadline(what, what.final_deadline_);
 }
 
 void client::look_again(const std::string& key) {
-    for (auto each = lounge_.find(key); each != lounge_.end() && each->first == key;
-         each = lounge_.find(key)) {
-        resume(each->second);
-    }
+    for (auto each = lounge_.find(key); each != lounge_.end(); each = lounge_.find(key))
+        resume(*each->second);
 }
 
 void client::look_again_at_everything() {
     while (!lounge_.empty())
-        resume(lounge_.begin()->second);
+        resume(*lounge_.begin()->second);
 }
 
 void client::expect_nothing() {
     while (!lounge_.empty())
-        set_ended(lounge_.begin()->second);
+        set_ended(lounge_.begin()->second->self_);
 }
 
 bool client::still_awaits(const std::string& key) const {

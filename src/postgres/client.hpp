@@ -15,12 +15,12 @@
 #include <syncguard/postgres.hpp>
 #include <syncguard/time.hpp>
 
+#include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,13 +36,19 @@ class link;
 class operation;
 
 /// Those who wait until they hear of a key.
-using lounge = std::multimap<std::string, std::shared_ptr<operation>, std::less<>>;
+using lounge = std::multimap<std::string, operation*, std::less<>>;
+
+struct in_queue;
+using queue_hook = boost::intrusive::list_base_hook<boost::intrusive::tag<in_queue>>;
+/// A place in it costs no memory, so that an operation can always go back there.
+using operation_queue = boost::intrusive::list<operation, boost::intrusive::base_hook<queue_hook>>;
 
 /// One operation on its way. Its members are called on the thread that drives the client; they do
 /// not throw.
 class operation : public net::order,
                   public std::enable_shared_from_this<operation>,
-                  public boost::intrusive::set_base_hook<> {
+                  public boost::intrusive::set_base_hook<>,
+                  public queue_hook {
   public:
     operation(call what, time_point deadline)
         : order(deadline), call_(std::move(what)), final_deadline_(deadline) {}
@@ -98,7 +104,9 @@ class operation : public net::order,
     enum class state { waiting, sent, lingering, ended };
 
     state state_ = state::waiting;
-    bool admitted_ = false;
+    /// From its admission to its end: the client keeps it.
+    std::shared_ptr<operation> self_;
+    operation_queue* queue_ = nullptr;
     /// It goes by itself now: it has to wait its turn, or others in its transaction were refused.
     bool alone_ = false;
     std::uint64_t turn_ = 0;
@@ -141,8 +149,6 @@ class client : public net::driven, private lookout::audience {
 
   private:
     friend class link;
-    using operation_queue = std::deque<std::shared_ptr<operation>>;
-
     wishes step() override;
     [[nodiscard]] bool has_work() const override;
 
@@ -162,22 +168,22 @@ class client : public net::driven, private lookout::audience {
     [[nodiscard]] std::size_t tasks_wanted() const;
     [[nodiscard]] link* idle_link(bool reserved) const;
     [[nodiscard]] operation_queue* next_queue();
-    static void drop_ended(operation_queue& queue);
     [[nodiscard]] bool somebody_waits() const;
 
     void on_reply(link& which, const row_list& rows);
+    void take_answer(const std::shared_ptr<operation>& what, const row& answer, time_point sent_at);
     void on_refused(link& which, const refusal& why);
     void on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused);
     void on_no_connection(const lock_error& why);
     void refuse(const operation_list& all, const refusal& why);
-    void refuse_one(const std::shared_ptr<operation>& what, const refusal& why);
     void lose(const operation_list& all, const lock_error& why);
-    operation_list close(link& which);
+    void close(link& which);
     void close_idle_links();
 
     void admit(const std::shared_ptr<operation>& what);
     void withdraw(const std::shared_ptr<operation>& what);
-    void enqueue(const std::shared_ptr<operation>& what, bool first);
+    void enqueue(operation& what, bool first) noexcept;
+    static void dequeue(operation& what) noexcept;
     void set_deadline(operation& what, time_point deadline);
     void bring_forward(operation& what, time_point deadline);
     void fail(const std::shared_ptr<operation>& what, const lock_error& why);
@@ -188,9 +194,8 @@ class client : public net::driven, private lookout::audience {
     void look_again_at_everything() override;
     void expect_nothing() override;
     [[nodiscard]] bool still_awaits(const std::string& key) const override;
-    void let_linger(const std::shared_ptr<operation>& what, const operation::patience& how,
-                    time_point sent_at);
-    void resume(const std::shared_ptr<operation>& what);
+    void let_linger(operation& what, const operation::patience& how, time_point sent_at);
+    void resume(operation& what) noexcept;
 
     const target target_;
     const std::size_t pool_size_;
@@ -200,8 +205,8 @@ class client : public net::driven, private lookout::audience {
     std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
     net::shown_sockets shown_sockets_;
 
-    // What only the driving thread touches. An operation is always in one of these, also if memory
-    // runs out in the middle of something.
+    // What only the driving thread touches. Whatever fails in the middle of something, an operation
+    // is in a queue, in the lounge, on a link, or has ended.
     net::front_desk desk_;
     std::vector<std::shared_ptr<net::task>> news_;
     std::size_t news_taken_ = 0;
@@ -218,6 +223,8 @@ class client : public net::driven, private lookout::audience {
     std::vector<std::unique_ptr<link>> links_;
     lounge lounge_;
     lookout lookout_;
+    /// There has been one: a connection is kept for the next, before it finds none free.
+    bool extensions_come_ = false;
     bool ending_ = false;  ///< The end has come: nothing is put off for long.
     /// Until a pooler shows that what was prepared is not there the next time.
     bool named_statements_ = true;

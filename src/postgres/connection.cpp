@@ -329,7 +329,8 @@ void connection::take_results() {
         if (result) {
             take_result(*result);
         } else if (std::exchange(result_seen_, false)) {
-            // What goes wrong with the commit itself is told in front of the end, which still comes.
+            // What goes wrong with the commit itself is told in front of the end, which still
+            // comes.
             if (expected_.front().what != expectation::kind::end) expected_.pop_front();
         } else {
             throw lock_error(error_code::internal,

@@ -1,5 +1,5 @@
-/// Hears of released locks: one connection that listens, and on it a flag for each key that somebody
-/// here waits for, by which whoever releases it knows that somebody wants to be told.
+/// Hears of released locks: one connection that listens, and on it a flag for each key that
+/// somebody here waits for, by which whoever releases it knows that somebody wants to be told.
 #pragma once
 
 #include "connection.hpp"

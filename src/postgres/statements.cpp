@@ -105,9 +105,10 @@ std::string rows_of_mine(const quoted_names& tables, const std::string& conditio
            now_ms + " AS ms FROM locked)";
 }
 
-const std::string is_mine = "l.key = mine.key AND l.lock_id = mine.lock_id AND "
-                            "l.expires_at_ms > mine.ms - " +
-                            tolerance;
+const std::string is_mine =
+    "l.key = mine.key AND l.lock_id = mine.lock_id AND "
+    "l.expires_at_ms > mine.ms - " +
+    tolerance;
 
 std::string release_text(const quoted_names& tables) {
     // A notification makes commits wait for each other: only for who waits. Who raises the flag
@@ -126,9 +127,9 @@ std::string release_text(const quoted_names& tables) {
 }
 
 std::string extend_text(const quoted_names& tables) {
-    return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$3") +
-           ", extended AS (UPDATE " + tables.locks +
-           " AS l SET expires_at_ms = mine.ms + $2::bigint FROM mine WHERE " + is_mine +
+    return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$3") + ", extended AS (UPDATE " +
+           tables.locks + " AS l SET expires_at_ms = mine.ms + $2::bigint FROM mine WHERE " +
+           is_mine +
            " RETURNING l.expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "
            "(SELECT count(*) FROM " +
            tables.locks + " WHERE lock_id = $1::text)";

@@ -12,10 +12,12 @@ struct statements {
     /// Waits for the right to acquire a key, at most so many milliseconds: ($1 key, $2 patience).
     statement enter;
     /// Takes that right where nobody has it. Lists ($1 keys, $2 user keys, $3 lock ids, $4 ttls, $5
-    /// fence keys; and $6 patience with others who have the rows) give rows (what is left of the lock that is in the way, whether nobody else is
-    /// at it, fence, end of the new lock). Without the first three the fence counter is at its end.
+    /// fence keys; and $6 patience with others who have the rows) give rows (what is left of the
+    /// lock that is in the way, whether nobody else is at it, fence, end of the new lock). Without
+    /// the first three the fence counter is at its end.
     statement acquire;
-    /// A list ($1 lock ids; and $2 patience) gives rows (released): 1, -1 if there was none, -2 if it had ended.
+    /// A list ($1 lock ids; and $2 patience) gives rows (released): 1, -1 if there was none, -2 if
+    /// it had ended.
     statement release;
     /// ($1 lock id, $2 ttl, $3 patience) gives (end, seen).
     statement extend;

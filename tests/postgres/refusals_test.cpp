@@ -163,8 +163,9 @@ TEST_F(postgres_refusals, one_that_is_stuck_does_not_hold_up_those_it_travels_wi
     auto other = running.connect();
     other.run("BEGIN; SELECT * FROM syncguard_locks WHERE key = 'stuck' FOR UPDATE");
     auto first = running.connect();
-    first.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('a')), "
-              "pg_advisory_xact_lock(hashtext('b'))");
+    first.run(
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtext('a')), "
+        "pg_advisory_xact_lock(hashtext('b'))");
     {
         // These occupy both connections, so that the releases gather meanwhile.
         std::vector<std::jthread> ahead;
@@ -198,8 +199,9 @@ TEST_F(postgres_refusals, what_goes_wrong_at_the_commit_is_told_at_once) {
         "INSERT INTO refused VALUES ('never', 'P0001'), ('conflict', '40001')");
     const auto backend = open({.pool_size = 1});
     const auto session = [] {
-        return server().value("SELECT pid FROM pg_stat_activity WHERE query LIKE '%unnest%' "
-                              "AND pid <> pg_backend_pid()");
+        return server().value(
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE '%unnest%' "
+            "AND pid <> pg_backend_pid()");
     };
     EXPECT_TRUE(backend.acquire("another"));
     const auto first_session = session();
@@ -209,8 +211,9 @@ TEST_F(postgres_refusals, what_goes_wrong_at_the_commit_is_told_at_once) {
     EXPECT_EQ(session(), first_session);
     EXPECT_FALSE(backend.is_locked("never"));
     EXPECT_EQ(server().value("SELECT count(*) FROM syncguard_fence_counters"), "1");
-    server().run("DROP TRIGGER refusing ON syncguard_locks; DROP FUNCTION refuse; "
-                 "DROP TABLE refused");
+    server().run(
+        "DROP TRIGGER refusing ON syncguard_locks; DROP FUNCTION refuse; "
+        "DROP TABLE refused");
 }
 
 TEST_F(postgres_refusals, a_user_without_rights_is_told_which_are_needed) {

@@ -152,9 +152,8 @@ TEST_F(postgres_storage, the_clock_is_read_after_the_waiting_for_a_row) {
         auto peer = server().connect();
         peer.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
         std::optional<bool> done;
-        std::jthread waiting([&] {
-            done = extends ? backend.extend(id, {.ttl = 2h}).ok : backend.release(id).ok;
-        });
+        std::jthread waiting(
+            [&] { done = extends ? backend.extend(id, {.ttl = 2h}).ok : backend.release(id).ok; });
         while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
             std::this_thread::yield();
         server().advance(1h);

@@ -18,8 +18,9 @@ namespace {
 /// Of two numbers, unlike the locks by which peers acquire.
 const std::string flags =
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
-const std::string listeners = "FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%' "
-                              "AND pid <> pg_backend_pid()";
+const std::string listeners =
+    "FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%' "
+    "AND pid <> pg_backend_pid()";
 
 class waiting_on_postgres : public on_postgres {
   protected:
@@ -86,9 +87,8 @@ TEST_F(waiting_on_postgres, after_the_loss_of_the_connection_it_is_told_again) {
 
 TEST_F(waiting_on_postgres, a_peer_that_does_not_tell_is_found_out_by_the_next_retry) {
     take(open(), "k", 600s);
-    std::jthread waiting([&] {
-        EXPECT_TRUE(acquire_with_retries(open(), "k", retrying_every(50ms)).valid());
-    });
+    std::jthread waiting(
+        [&] { EXPECT_TRUE(acquire_with_retries(open(), "k", retrying_every(50ms)).valid()); });
     EXPECT_TRUE(eventually(somebody_waits));
     server().run("DELETE FROM syncguard_locks");
 }
@@ -147,8 +147,9 @@ TEST_F(waiting_on_postgres, behind_a_pooler_it_goes_by_retries_and_leaves_nothin
 }
 
 TEST_F(waiting_on_postgres, where_no_connection_is_left_to_listen_it_goes_by_retries) {
-    server().run("DROP ROLE IF EXISTS poor; CREATE ROLE poor LOGIN CONNECTION LIMIT 1; "
-                 "GRANT ALL ON syncguard_locks, syncguard_fence_counters TO poor");
+    server().run(
+        "DROP ROLE IF EXISTS poor; CREATE ROLE poor LOGIN CONNECTION LIMIT 1; "
+        "GRANT ALL ON syncguard_locks, syncguard_fence_counters TO poor");
     auto url = server().url();
     url.replace(url.find("postgres@"), 8, "poor");
     const auto id = take(open(), "k", 600s);
