@@ -11,7 +11,6 @@
 
 #include <iostream>
 #include <memory>
-#include <string_view>
 
 namespace syncguard::cli {
 
@@ -22,12 +21,8 @@ struct setup_arguments {
     bool print = false;
 };
 
-bool is_postgres(std::string_view url) {
-    return url.starts_with("postgres:") || url.starts_with("postgresql:");
-}
-
-int setup_postgres(const setup_arguments& arguments) {
 #ifdef SYNCGUARD_WITH_POSTGRES
+int setup_postgres(const setup_arguments& arguments) {
     const auto store = postgres::parse_url(*arguments.common.backend);
     if (arguments.print) {
         std::cout << postgres::schema_sql(store.tables) << std::flush;
@@ -37,17 +32,17 @@ int setup_postgres(const setup_arguments& arguments) {
     postgres::backend(store).setup_schema();
     print_done(arguments.common.output(), "the tables are there");
     return exit_code::success;
-#else
-    // Says that this build has no such backend.
-    (void)arguments.common.open();
-    return exit_code::internal;
-#endif
 }
+#endif
 
 int setup(const setup_arguments& arguments) {
-    if (is_postgres(arguments.common.backend.value_or(""))) return setup_postgres(arguments);
-    // Refuses what is no backend at all.
-    (void)arguments.common.open();
+    // Refuses what is no backend at all, or not of this build.
+    const auto backend = arguments.common.open();
+#ifdef SYNCGUARD_WITH_POSTGRES
+    if (backend.capabilities().backend == postgres::capabilities::backend) {
+        return setup_postgres(arguments);
+    }
+#endif
     if (arguments.print) {
         throw lock_error(error_code::invalid_argument, "only PostgreSQL has SQL to print");
     }

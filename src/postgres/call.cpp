@@ -27,8 +27,7 @@ transaction transaction_of(std::span<const call* const> calls, bool alone, milli
     const call& first = *calls.front();
     transaction steps;
     if (first.enter != nullptr && (alone || first.always_enters)) {
-        step& waiting = steps.emplace_back(step{first.enter, {}});
-        if (!first.turn.empty()) waiting.parameters = {first.turn, patience(first, time_left)};
+        steps.push_back({first.enter, {first.turn, patience(first, time_left)}});
     }
     step& last = steps.emplace_back(step{first.what, {}});
     for (std::size_t i = 0; i < first.parameters.size(); ++i) {

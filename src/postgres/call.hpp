@@ -28,8 +28,7 @@ struct call {
 
     /// For what has to wait its turn on the server; null where nothing has to.
     const statement* enter = nullptr;
-    /// Behind whom: the first parameter of `enter`. The second is the patience. Without the first
-    /// there is none.
+    /// Behind whom: the first parameter of `enter`. The second is the patience.
     std::string turn{};
     /// Whether it has to from the first. Else it is tried without, and alone with it if that fails.
     bool always_enters = false;

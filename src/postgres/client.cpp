@@ -438,8 +438,8 @@ void client::refuse(const operation_list& all, const refusal& why) {
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ != operation::state::sent) continue;
         each->alone_ = each->alone_ || cure != remedy::again_without_names;
-        const bool may_go_again =
-            all.size() > 1 || (cure != remedy::none && ++each->repetitions_ <= most);
+        const bool may_go_again = all.size() > 1 || each->has_another_way(why.sqlstate) ||
+                                  (cure != remedy::none && ++each->repetitions_ <= most);
         if (may_go_again && !each->is_unwanted()) {
             enqueue(*each, true);
         } else {

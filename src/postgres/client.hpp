@@ -25,6 +25,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace syncguard::postgres {
@@ -80,6 +81,12 @@ class operation : public net::order,
     /// The connection broke before an answer came: the server may have performed it or not. True if
     /// sending it again, or something else that was put in its place, tells the truth.
     [[nodiscard]] virtual bool ask_again() noexcept { return false; }
+
+    /// The server has refused it. True if it was changed, or the server, so that it may be sent
+    /// again.
+    [[nodiscard]] virtual bool has_another_way(std::string_view /*sqlstate*/) noexcept {
+        return false;
+    }
 
     /// After a failure: the server may have performed it nevertheless.
     virtual void lose() noexcept {}

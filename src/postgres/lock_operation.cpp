@@ -133,6 +133,13 @@ bool lock_operation::ask_again() noexcept {
     return true;
 }
 
+bool lock_operation::has_another_way(std::string_view /*sqlstate*/) noexcept {
+    // The answer does not depend on whether what is left of a lock can be removed.
+    if (call_.what != &sql_->is_locked_with_cleanup) return false;
+    call_.what = &sql_->is_locked;
+    return true;
+}
+
 void lock_operation::lose() noexcept {
     if (!in_doubt_) undo(doubts_after_a_broken_connection);
 }

@@ -1,25 +1,37 @@
 #include "schema.hpp"
 
+#include "statements.hpp"
+
+#include <array>
 #include <string>
 
 namespace syncguard::postgres {
 
 namespace {
 
-/// "SyncGuar" as a number: far from the 32-bit ones that the keys of locks have.
-constexpr const char* setup_lock = "6014107353432777074";
-
-std::string joined(const std::vector<std::string>& all) {
+/// Only what is missing: even to find out that an index is there, CREATE INDEX would wait for all
+/// who write, and keep others waiting behind it.
+std::string missing_parts(const quoted_names& tables, const std::vector<std::string>& creations) {
+    const auto is_no_table = [](const std::string& name) {
+        return "to_regclass('" + name + "') IS NULL";
+    };
+    const std::array<std::string, 3> conditions{
+        is_no_table(tables.locks),
+        "NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid "
+        "AND attnum = indkey[0] WHERE attname = 'expires_at_ms' AND indrelid = to_regclass('" +
+            tables.locks + "'))",
+        is_no_table(tables.fence_counters)};
     std::string text = "DO $setup$ BEGIN ";
-    for (const auto& each : all)
-        text.append(each).append("; ");
+    for (std::size_t i = 0; i < conditions.size(); ++i)
+        text += "IF " + conditions[i] + " THEN " + creations.at(i) + "; END IF; ";
     return text.append("END $setup$");
 }
 
 }  // namespace
 
 schema_statements::schema_statements(const quoted_names& tables)
-    : enter{.name = {}, .text = std::string("SELECT pg_advisory_xact_lock(") + setup_lock + ")"},
+    : enter{.name = {},
+            .text = "SELECT " + limit_of_waiting("$2") + ", pg_advisory_xact_lock($1::bigint)"},
       creations{"CREATE TABLE IF NOT EXISTS " + tables.locks +
                     " (\n"
                     "    key            TEXT PRIMARY KEY,\n"
@@ -37,13 +49,13 @@ schema_statements::schema_statements(const quoted_names& tables)
                     "    fence     BIGINT NOT NULL DEFAULT 0,\n"
                     "    key_debug TEXT\n"
                     ")"},
-      create{.name = {}, .text = joined(creations)} {}
+      create{.name = {}, .text = missing_parts(tables, creations)} {}
 
 std::string schema_sql(const table_names& tables) {
     const schema_statements sql(checked_names(tables));
     std::string script =
         "-- The tables of SyncGuard. Safe to run again, and by several at the same time.\nBEGIN;\n";
-    script.append(sql.enter.text).append(";\n");
+    script.append("SELECT pg_advisory_xact_lock(").append(setup_lock).append(");\n");
     for (const auto& each : sql.creations)
         script.append(each).append(";\n");
     return script.append("COMMIT;\n");

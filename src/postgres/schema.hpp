@@ -9,16 +9,20 @@
 
 namespace syncguard::postgres {
 
+/// Whom `enter` waits for. "SyncGuar" as a number: far from the 32-bit ones that the keys of locks
+/// have.
+inline constexpr const char* setup_lock = "6014107353432777074";
+
 /// What makes the tables where they are missing, in one transaction.
 struct schema_statements {
     explicit schema_statements(const quoted_names& tables);
 
     /// Several who do it at the same time wait for each other: IF NOT EXISTS alone is no help
-    /// against others who make the same table.
+    /// against others who make the same table. ($1 lock, $2 patience)
     statement enter;
     /// In this order.
     std::vector<std::string> creations;
-    /// The same as one statement.
+    /// The same as one statement, which does nothing where nothing is missing.
     statement create;
 };
 

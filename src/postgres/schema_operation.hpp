@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace syncguard::postgres {
@@ -13,9 +14,12 @@ namespace syncguard::postgres {
 class schema_operation : public operation {
   public:
     schema_operation(std::shared_ptr<const schema_statements> sql, time_point deadline)
-        : operation(
-              {.what = &sql->create, .parameters = {}, .enter = &sql->enter, .always_enters = true},
-              deadline),
+        : operation({.what = &sql->create,
+                     .parameters = {},
+                     .enter = &sql->enter,
+                     .turn = setup_lock,
+                     .always_enters = true},
+                    deadline),
           sql_(std::move(sql)) {}
 
     void throw_if_failed() const {
@@ -26,9 +30,15 @@ class schema_operation : public operation {
     [[nodiscard]] bool answer(const row& /*reply*/) noexcept override { return true; }
     void fail(const lock_error& why) noexcept override { failure_ = std::make_exception_ptr(why); }
     [[nodiscard]] bool ask_again() noexcept override { return true; }
+    /// Others who make the same tables may not know how to wait for us.
+    [[nodiscard]] bool has_another_way(std::string_view sqlstate) noexcept override {
+        const bool is_there_by_now = sqlstate == "23505" || sqlstate == "42P07";
+        return is_there_by_now && !std::exchange(repeated_, true);
+    }
 
     const std::shared_ptr<const schema_statements> sql_;
     std::exception_ptr failure_;
+    bool repeated_ = false;
 };
 
 }  // namespace syncguard::postgres

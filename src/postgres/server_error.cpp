@@ -40,7 +40,8 @@ constexpr std::array known_errors{
     known_error{"40001", error_code::service_unavailable, remedy::again, try_again},
     known_error{"40P01", error_code::service_unavailable, remedy::again, try_again},
     known_error{"42501", error_code::auth_failed, remedy::none,
-                "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of SyncGuard"},
+                "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of SyncGuard, and "
+                "CREATE on their schema where they are to be made"},
     known_error{"42P01", error_code::invalid_argument, remedy::none,
                 "the tables of SyncGuard are missing; make them with 'syncguard setup --backend "
                 "URL' or setup_schema()"},
@@ -77,7 +78,7 @@ bool is_sqlstate(std::string_view text) noexcept {
            });
 }
 
-/// The last line of a message that has several: libpq tells of all attempts, and adds questions.
+/// The first line of a message that has several: libpq adds questions.
 std::string_view reason_in(std::string_view message) {
     const auto first_line = message.substr(0, message.find('\n'));
     constexpr std::string_view before_reason = " failed: ";
@@ -124,6 +125,9 @@ lock_error to_connection_error(std::string_view libpq_message, const std::string
     const std::string message = "cannot connect to " + where + ": " + std::string(reason_in(text));
     if (says("password") || says("certificate") || says("authentication")) {
         return {error_code::auth_failed, message + "; check user, password and certificates"};
+    }
+    if (says("invalid ") && says(" value: ")) {
+        return {error_code::invalid_argument, message};
     }
     if (says("session is") || says("hot standby")) {
         return {error_code::service_unavailable,

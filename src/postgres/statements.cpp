@@ -22,11 +22,6 @@ const std::string cleanup_guard = "2000";
 
 const std::string last_fence = std::to_string(fence::max_counter);
 
-/// Of the transaction: whoever has stopped to wait must not hold up others, nor have his way later.
-std::string limit_of_waiting(const std::string& milliseconds) {
-    return "set_config('lock_timeout', " + milliseconds + "::text, true)";
-}
-
 std::string live() {
     return "expires_at_ms > " + now_ms + " - " + tolerance;
 }
@@ -145,6 +140,10 @@ std::string is_locked_text(const quoted_names& tables) {
 }
 
 }  // namespace
+
+std::string limit_of_waiting(const std::string& milliseconds) {
+    return "set_config('lock_timeout', " + milliseconds + "::text, true)";
+}
 
 statements::statements(const quoted_names& tables)
     // The limit holds for this transaction, the wait that follows included: whoever stops waiting

@@ -4,7 +4,13 @@
 #include "table_names.hpp"
 #include "transaction.hpp"
 
+#include <string>
+
 namespace syncguard::postgres {
+
+/// A function call that limits how long the transaction waits for others: whoever has stopped to
+/// wait must not hold up anybody, nor have his way later.
+[[nodiscard]] std::string limit_of_waiting(const std::string& milliseconds);
 
 struct statements {
     explicit statements(const quoted_names& tables);

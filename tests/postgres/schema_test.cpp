@@ -55,6 +55,38 @@ TEST_F(postgres_schema, many_may_set_up_at_once) {
     EXPECT_TRUE(open_named("crowd_locks", "crowd_counters").acquire("k"));
 }
 
+TEST_F(postgres_schema, where_nothing_is_missing_setup_waits_for_nobody_and_needs_no_rights) {
+    server().run("DROP ROLE IF EXISTS user_of_tables; CREATE ROLE user_of_tables LOGIN");
+    auto url = server().url();
+    url.replace(url.find("postgres@"), 8, "user_of_tables");
+    auto writer = server().connect();
+    writer.run(
+        "BEGIN; INSERT INTO syncguard_fence_counters VALUES ('x', 1); "
+        "LOCK TABLE syncguard_locks IN ROW EXCLUSIVE MODE");
+    EXPECT_NO_THROW(open({.connection = url}).setup_schema());
+    writer.run("ROLLBACK");
+    const auto failure = expect_error(error_code::auth_failed, [&] {
+        open({.connection = url, .tables = {.locks = "none_yet"}}).setup_schema();
+    });
+    EXPECT_NE(std::string(failure->what()).find("CREATE"), std::string::npos);
+}
+
+TEST_F(postgres_schema, a_peer_that_makes_the_tables_meanwhile_is_no_obstacle) {
+    // It does not know of our lock, and is not done before we begin.
+    auto peer = server().connect();
+    peer.run(
+        "BEGIN; CREATE TABLE raced_locks (key TEXT PRIMARY KEY, lock_id TEXT NOT NULL UNIQUE, "
+        "expires_at_ms BIGINT NOT NULL, acquired_at_ms BIGINT NOT NULL, fence TEXT NOT NULL, "
+        "user_key TEXT NOT NULL)");
+    std::jthread ours(
+        [] { EXPECT_NO_THROW(open_named("raced_locks", "raced_counters").setup_schema()); });
+    while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
+        std::this_thread::yield();
+    peer.run("COMMIT");
+    ours.join();
+    EXPECT_TRUE(open_named("raced_locks", "raced_counters").acquire("k"));
+}
+
 TEST_F(postgres_schema, is_never_made_by_an_operation_and_its_absence_is_told) {
     server().run("DROP TABLE IF EXISTS absent_locks, absent_counters");
     const auto backend = open_named("absent_locks", "absent_counters");

@@ -238,6 +238,19 @@ TEST_F(postgres_storage, is_locked_with_cleanup_removes_what_ended_two_seconds_a
     EXPECT_EQ(counters().size(), 2U);
 }
 
+TEST_F(postgres_storage, is_locked_answers_though_it_may_not_clean_up) {
+    server().run("CREATE ROLE reader LOGIN; GRANT SELECT ON syncguard_locks TO reader");
+    auto url = server().url();
+    const std::string read_only = url + "&options=-c%20default_transaction_read_only%3Don";
+    url.replace(url.find("postgres@"), 8, "reader");
+    take(open(), "live");
+    for (const auto& each : {url, read_only}) {
+        const auto backend = open({.connection = each, .cleanup_in_is_locked = true});
+        EXPECT_TRUE(backend.is_locked("live"));
+        EXPECT_FALSE(backend.is_locked("free"));
+    }
+}
+
 TEST_F(postgres_storage, is_locked_with_cleanup_does_not_wait_for_who_has_the_row) {
     const auto backend = open({.connection = {},
                                .tables = {},
