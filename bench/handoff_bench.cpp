@@ -1,5 +1,6 @@
 /// How fast a lock that becomes free reaches the next of those who wait for it, in other processes,
 /// and what that costs the store; beside waiting by backoff alone.
+#include "../tests/support/postgres_server.hpp"
 #include "../tests/support/redis_server.hpp"
 #include "../tests/support/temporary_folder.hpp"
 #include "support/bars.hpp"
@@ -7,6 +8,7 @@
 #include "support/redis_connection.hpp"
 
 #include <syncguard/lock.hpp>
+#include <syncguard/postgres.hpp>
 #include <syncguard/redis.hpp>
 #include <syncguard/retry.hpp>
 #include <syncguard/sqlite.hpp>
@@ -124,6 +126,27 @@ medians measure_redis() {
             {"redis_commands_of_1000", commands_of_1000}};
 }
 
+/// How many transactions there were.
+double transactions_so_far(const test::postgres_server& server) {
+    server.run("SELECT pg_stat_force_next_flush()");
+    return std::stod(server.value(
+        "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'"));
+}
+
+medians measure_postgres() {
+    const test::postgres_server server{{.settings = {"max_connections=150"}}};
+    const auto open = [&] { return any_backend(postgres::backend({.connection = server.url()})); };
+    const double before = transactions_so_far(server);
+    const auto told = measure_hand_offs(open, take_when_free, a_hundred, hand_offs);
+    const double after = transactions_so_far(server);
+    const auto polled = measure_hand_offs(open, take_by_backoff, a_hundred, hand_offs_by_backoff);
+    show("postgres: 100 waiters in 4 processes", told);
+    show("postgres: 100 waiters, by backoff alone", polled);
+    std::printf("postgres: %.1f transactions a hand-off\n",
+                (after - before) / static_cast<double>(told.acquisitions));
+    return {{"postgres_backoff_p99", polled.p99_us / told.p99_us}};
+}
+
 medians measure_sqlite() {
     const test::temporary_folder folder;
     const auto open = [&] {
@@ -139,6 +162,7 @@ medians measure_sqlite() {
 
 medians measure_all() {
     auto figures = measure_redis();
+    figures.merge(measure_postgres());
     figures.merge(measure_sqlite());
     return figures;
 }
@@ -167,6 +191,11 @@ int main() try {
                    .limit = 16,
                    .must_be = bar::direction::at_most,
                    .unit = "commands"},
+                  {.what = "postgres: 99 % of hand-offs by backoff alone beside it",
+                   .figure = named("postgres_backoff_p99"),
+                   .limit = 1.5,
+                   .must_be = bar::direction::at_least,
+                   .unit = "x"},
                   {.what = "sqlite: median hand-off by backoff alone beside it",
                    .figure = named("sqlite_backoff_median"),
                    .limit = 1.5,

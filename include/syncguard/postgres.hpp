@@ -36,8 +36,8 @@ struct options {
     table_names tables{};
 
     /// How many connections there are at most for operations that come at the same time; others
-    /// wait their turn. One more is kept for extensions, so that renewals do not wait behind
-    /// others.
+    /// wait their turn. Beside them one is kept for extensions, so that renewals do not wait behind
+    /// others, and one listens for releases once somebody has waited for a lock.
     std::size_t pool_size = 10;
 
     /// How long making a connection may take, over all hosts. A `connect_timeout` in `connection`

@@ -336,7 +336,7 @@ void client::connect_if_needed(time_point now) {
         ++connections;
         if (!each->ready) ++coming;
     }
-    if (extensions_come_ && !one_is_kept) connect(true);
+    if (extensions_come_ && !one_is_kept && now >= keep_one_not_before_) connect(true);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
     const std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
@@ -469,8 +469,12 @@ void client::on_closed(link& which, const lock_error& why, const std::optional<r
     }
     const bool was_ready = which.ready;
     const bool had_proved = which.proved;
+    const bool was_reserved = which.reserved;
     close(which);
-    if (!was_ready) {
+    if (!was_ready && was_reserved) {
+        // Nobody depends on it: where it is missing, extensions wait their turn with the others.
+        keep_one_not_before_ = steady_clock::now() + longest_reconnect_delay;
+    } else if (!was_ready) {
         on_no_connection(why);
     } else if (!had_proved && failed_connections_++ > 0) {
         // It greets and closes: not in a busy loop, but each call shall see an attempt.

@@ -232,6 +232,7 @@ class client : public net::driven, private lookout::audience {
     lookout lookout_;
     /// There has been one: a connection is kept for the next, before it finds none free.
     bool extensions_come_ = false;
+    time_point keep_one_not_before_{};
     bool ending_ = false;  ///< The end has come: nothing is put off for long.
     /// Until a pooler shows that what was prepared is not there the next time.
     bool named_statements_ = true;

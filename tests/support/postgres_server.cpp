@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -183,7 +184,7 @@ CREATE TABLE syncguard_fence_counters (
 
 postgres_server::postgres_server(postgres_server_options options) : options_(std::move(options)) {
     give(folder_.path(), server_account());
-    copy_cluster(data_folder());
+    make_cluster();
     if (!options_.host_rules.empty()) {
         std::ofstream rules(data_folder() / "pg_hba.conf", std::ios::trunc);
         rules << "local all postgres trust\n" << options_.host_rules;
@@ -192,8 +193,34 @@ postgres_server::postgres_server(postgres_server_options options) : options_(std
         clock_.emplace(folder_ / "clock");
         give(folder_ / "clock", server_account());
     }
+    if (options_.certificate) {
+        // It insists on keys that nobody else can read.
+        const std::array<std::pair<fs::path, const char*>, 2> files{
+            {{options_.certificate->certificate, "server.crt"},
+             {options_.certificate->key, "server.key"}}};
+        for (const auto& [from, to] : files) {
+            const fs::path own = data_folder() / to;
+            fs::copy_file(from, own);
+            fs::permissions(own, fs::perms::owner_read | fs::perms::owner_write);
+            give(own, server_account());
+        }
+        options_.settings.emplace_back("ssl=on");
+    }
     start();
-    if (options_.with_tables) run(tables);
+    if (options_.with_tables && options_.primary == nullptr) run(tables);
+}
+
+void postgres_server::make_cluster() {
+    if (options_.primary == nullptr) {
+        copy_cluster(data_folder());
+        return;
+    }
+    const pid_t copying = launch(
+        {program("pg_basebackup"), "-D", data_folder().string(), "-h",
+         options_.primary->socket_folder().string(), "-p", std::to_string(options_.primary->port()),
+         "-U", "postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync"},
+        {"PATH=/usr/bin:/bin"}, folder_.path());
+    if (wait_for(copying) != 0) throw std::runtime_error("pg_basebackup failed:\n" + log());
 }
 
 postgres_server::~postgres_server() {
@@ -235,6 +262,10 @@ void postgres_server::shut_down() {
 void postgres_server::restart() {
     kill();
     start();
+}
+
+void postgres_server::promote() {
+    run("SELECT pg_promote()");
 }
 
 postgres_connection postgres_server::connect() const {

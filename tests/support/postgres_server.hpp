@@ -1,6 +1,7 @@
 /// A real PostgreSQL server for one test: started, stopped, paused and asked by the test alone.
 #pragma once
 
+#include "certificates.hpp"
 #include "controlled_clock/controlled_clock.hpp"
 #include "loopback.hpp"
 #include "postgres_connection.hpp"
@@ -17,6 +18,8 @@
 
 namespace syncguard::test {
 
+class postgres_server;
+
 struct postgres_server_options {
     /// Settings such as "max_connections=5". They override those that every server gets.
     std::vector<std::string> settings = {};
@@ -29,6 +32,10 @@ struct postgres_server_options {
     bool durable = false;
     /// Whether the tables are made from the start, by the words of docs/storage.md.
     bool with_tables = true;
+    /// For TLS, beside connections without it.
+    std::optional<certificate_files> certificate = {};
+    /// Whose standby it is, which follows it and only reads. No tables are made there.
+    const postgres_server* primary = nullptr;
 };
 
 /// Runs from construction to destruction, in a folder of its own, on a port of its own; as the user
@@ -58,6 +65,9 @@ class postgres_server {
     /// Starts it again, after a `kill` if it is running.
     void restart();
 
+    /// Of a standby: it leaves its primary and writes from now on.
+    void promote();
+
     /// Connects by the socket, as superuser.
     [[nodiscard]] postgres_connection connect() const;
     /// Runs statements on a connection of its own.
@@ -76,8 +86,8 @@ class postgres_server {
     void set_offset(std::chrono::milliseconds ahead_of_host);
 
   private:
+    void make_cluster();
     void start();
-    void end_with(int signal);
     [[nodiscard]] controlled_clock& clock();
     [[nodiscard]] bool answers() const;
     [[nodiscard]] bool has_ended();
