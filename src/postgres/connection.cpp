@@ -23,7 +23,10 @@ namespace {
 /// plan that was made when they were empty reads them from end to end.
 constexpr unsigned transactions_per_plan = 10'000;
 
-const statement forget_plans{.name = {}, .text = "DISCARD PLANS"};
+const statement& forget_plans() {
+    static const statement text{.name = {}, .text = "DISCARD PLANS"};
+    return text;
+}
 
 struct clearer {
     void operator()(PGresult* result) const noexcept { PQclear(result); }
@@ -126,35 +129,39 @@ asio::awaitable<void> connection::establish() {
 
 asio::awaitable<std::vector<candidate>> connection::resolve() {
     std::vector<candidate> found;
-    std::string problem_with;
+    std::string problem;
     for (const auto& each : server_.candidates) {
-        if (closed_) break;
-        if (!each.needs_lookup()) {
+        if (each.needs_lookup()) {
+            co_await look_up(each, found, problem);
+        } else {
             found.push_back(each);
-            continue;
-        }
-        // Asked anew for each connection: a name may come to mean another server. Not by libpq,
-        // which would keep everybody waiting meanwhile.
-        boost::system::error_code problem;
-        auto token = asio::redirect_error(use_awaitable, problem);
-        const auto entries = co_await resolver_.async_resolve(each.host, "", token);
-        if (problem) problem_with = problem.message();
-        for (const auto& entry : entries) {
-            candidate place = each;
-            place.address = entry.endpoint().address().to_string();
-            // One for each kind of socket that the address could be used with.
-            const auto is_same = [&](const candidate& other) {
-                return other.host == place.host && other.address == place.address &&
-                       other.port == place.port;
-            };
-            if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(place);
         }
     }
     if (found.empty()) {
         throw lock_error(error_code::service_unavailable,
-                         "cannot find the host of " + server_.where + ": " + problem_with);
+                         "cannot find the host of " + server_.where + ": " + problem);
     }
     co_return found;
+}
+
+/// Asked anew for each connection: a name may come to mean another server. Not by libpq, which
+/// would keep everybody waiting meanwhile.
+asio::awaitable<void> connection::look_up(const candidate& named, std::vector<candidate>& found,
+                                          std::string& problem) {
+    boost::system::error_code failure;
+    auto token = asio::redirect_error(use_awaitable, failure);
+    const auto entries = co_await resolver_.async_resolve(named.host, "", token);
+    if (failure) problem = failure.message();
+    for (const auto& entry : entries) {
+        candidate place = named;
+        place.address = entry.endpoint().address().to_string();
+        // One for each kind of socket that the address could be used with.
+        const auto is_same = [&](const candidate& other) {
+            return other.host == place.host && other.address == place.address &&
+                   other.port == place.port;
+        };
+        if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(place);
+    }
 }
 
 asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidate& place,
@@ -256,7 +263,7 @@ void connection::send(const transaction& what, bool named) {
     try {
         if (named && ++since_plans_were_made_ > transactions_per_plan) {
             since_plans_were_made_ = 0;
-            const step renewal{&forget_plans, {}};
+            const step renewal{&forget_plans(), {}};
             send_step(renewal, false, expectation::kind::step);
         }
         for (const auto& each : what) {

@@ -80,13 +80,15 @@ class connection : public std::enable_shared_from_this<connection> {
     };
     /// What the next result belongs to.
     struct expectation {
-        enum class kind { preparation, step, last_step, end } what;
+        enum class kind { preparation, step, last_step, end } what = kind::step;
         const statement* prepared = nullptr;
     };
 
     awaitable<void> live();
     awaitable<void> establish();
     awaitable<std::vector<candidate>> resolve();
+    awaitable<void> look_up(const candidate& named, std::vector<candidate>& found,
+                            std::string& problem);
     awaitable<std::optional<lock_error>> connect_to(const candidate& place,
                                                     std::chrono::steady_clock::duration at_most);
     awaitable<bool> poll_until_connected();

@@ -122,7 +122,7 @@ void lock_operation::fail(const lock_error& why) noexcept {
 bool lock_operation::ask_again() noexcept {
     in_doubt_ = true;
     try {
-        if (auto acquisition = std::get_if<acquire_request>(&what_)) {
+        if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
             auto asked = *acquisition;
             asked.key = key_;
             call_ = encode_resolution(asked, *sql_);

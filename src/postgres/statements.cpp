@@ -12,22 +12,29 @@ namespace {
 
 /// The server's clock at the moment of asking: now() would be the begin of the transaction, before
 /// any waiting.
-const std::string now_ms = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+std::string now_ms() {
+    return "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+}
 
-const std::string tolerance = std::to_string(time_tolerance.count());
+std::string tolerance() {
+    return std::to_string(time_tolerance.count());
+}
 
 /// How long after its end a lock may be removed. An extension that is under way does not come
 /// later.
-const std::string cleanup_guard = "2000";
+constexpr const char* cleanup_guard = "2000";
 
-const std::string last_fence = std::to_string(fence::max_counter);
+std::string last_fence() {
+    return std::to_string(fence::max_counter);
+}
 
 std::string live() {
-    return "expires_at_ms > " + now_ms + " - " + tolerance;
+    return "expires_at_ms > " + now_ms() + " - " + tolerance();
 }
 
 statement named(std::string text) {
-    return {.name = "syncguard_" + hash_key(text), .text = std::move(text)};
+    std::string name = "syncguard_" + hash_key(text);
+    return {.name = std::move(name), .text = std::move(text)};
 }
 
 std::string acquire_text(const quoted_names& tables) {
@@ -41,12 +48,12 @@ std::string acquire_text(const quoted_names& tables) {
            "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) "
            "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, place)), "
            "clock AS MATERIALIZED (SELECT " +
-           limit_of_waiting("$6") + ", " + now_ms +
+           limit_of_waiting("$6") + ", " + now_ms() +
            " AS ms), "
            "held AS MATERIALIZED (SELECT l.key, l.expires_at_ms + " +
-           tolerance + " - clock.ms AS left_ms FROM " + tables.locks +
+           tolerance() + " - clock.ms AS left_ms FROM " + tables.locks +
            " AS l, clock WHERE l.key = ANY ($1::text[]) AND l.expires_at_ms > clock.ms - " +
-           tolerance +
+           tolerance() +
            "), "
            "raised AS (INSERT INTO " +
            tables.fence_counters +
@@ -54,7 +61,7 @@ std::string acquire_text(const quoted_names& tables) {
            "SELECT i.fence_key, 1, i.user_key FROM input AS i, clock "
            "WHERE i.mine AND NOT EXISTS (SELECT FROM held WHERE held.key = i.key) "
            "ON CONFLICT (fence_key) DO UPDATE SET fence = c.fence + 1 WHERE c.fence < " +
-           last_fence +
+           last_fence() +
            " RETURNING c.fence_key, c.fence), "
            "put AS (INSERT INTO " +
            tables.locks +
@@ -66,14 +73,14 @@ std::string acquire_text(const quoted_names& tables) {
            "(expires_at_ms, acquired_at_ms) = "
            "(SELECT later.ms + excluded.expires_at_ms - excluded.acquired_at_ms, later.ms "
            "FROM (SELECT " +
-           now_ms +
+           now_ms() +
            " AS ms OFFSET 0) AS later), "
            "fence = excluded.fence, user_key = excluded.user_key WHERE l.expires_at_ms <= " +
-           now_ms + " - " + tolerance +
+           now_ms() + " - " + tolerance() +
            " RETURNING l.key, l.acquired_at_ms, l.expires_at_ms) "
            "SELECT held.left_ms, i.mine, raised.fence, "
            "CASE WHEN raised.fence IS NULL THEN NULL WHEN put.acquired_at_ms >= " +
-           now_ms + " - " + tolerance +
+           now_ms() + " - " + tolerance() +
            " THEN put.expires_at_ms "
            "ELSE 1 / (SELECT count(*) FROM put WHERE put.acquired_at_ms IS NULL) "
            "END FROM input AS i LEFT JOIN held USING (key) LEFT JOIN raised USING (fence_key) "
@@ -82,7 +89,7 @@ std::string acquire_text(const quoted_names& tables) {
 
 /// Whoever waits for a key holds its flag, shared, and is told of releases by a notification on the
 /// channel. These are the same for all tables: who hears of too much looks for nothing.
-const std::string channel = "syncguard";
+constexpr const char* channel = "syncguard";
 std::string flag_of(const std::string& key) {
     const std::string kind_of_flags = "1937337955";  // "sync" in ASCII; peers' locks have no kind
     return kind_of_flags + ", hashtext(" + key + ")";
@@ -97,19 +104,19 @@ std::string rows_of_mine(const quoted_names& tables, const std::string& conditio
            condition +
            " ORDER BY l.key FOR UPDATE OF l), "
            "mine AS MATERIALIZED (SELECT locked.*, " +
-           now_ms + " AS ms FROM locked)";
+           now_ms() + " AS ms FROM locked)";
 }
 
-const std::string is_mine =
-    "l.key = mine.key AND l.lock_id = mine.lock_id AND "
-    "l.expires_at_ms > mine.ms - " +
-    tolerance;
+std::string is_mine() {
+    return "l.key = mine.key AND l.lock_id = mine.lock_id AND l.expires_at_ms > mine.ms - " +
+           tolerance();
+}
 
 std::string release_text(const quoted_names& tables) {
     // A notification makes commits wait for each other: only for who waits. Who raises the flag
     // later does not get it before this transaction has ended, and then sees that the key is free.
     return "WITH " + rows_of_mine(tables, "lock_id = ANY ($1::text[])", "$2") +
-           ", gone AS (DELETE FROM " + tables.locks + " AS l USING mine WHERE " + is_mine +
+           ", gone AS (DELETE FROM " + tables.locks + " AS l USING mine WHERE " + is_mine() +
            " RETURNING l.lock_id, l.key) "
            "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 WHEN (SELECT count(*) FROM " +
            tables.locks +
@@ -124,7 +131,7 @@ std::string release_text(const quoted_names& tables) {
 std::string extend_text(const quoted_names& tables) {
     return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$3") + ", extended AS (UPDATE " +
            tables.locks + " AS l SET expires_at_ms = mine.ms + $2::bigint FROM mine WHERE " +
-           is_mine +
+           is_mine() +
            " RETURNING l.expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "
            "(SELECT count(*) FROM " +
            tables.locks + " WHERE lock_id = $1::text)";
@@ -157,14 +164,14 @@ statements::statements(const quoted_names& tables)
       // What somebody else works on is left to him: a question must not wait.
       is_locked_with_cleanup(
           named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE key = (SELECT key FROM " +
-                tables.locks + " WHERE key = $1::text AND expires_at_ms < " + now_ms + " - " +
+                tables.locks + " WHERE key = $1::text AND expires_at_ms < " + now_ms() + " - " +
                 cleanup_guard + " FOR UPDATE SKIP LOCKED)) " + is_locked_text(tables))),
       lookup_key(named(lookup_text(tables, "key"))),
       lookup_id(named(lookup_text(tables, "lock_id"))) {}
 
 lookout_statements::lookout_statements()
     : who_serves{.name = {}, .text = "SELECT pg_backend_pid()"},
-      listen{.name = {}, .text = "LISTEN " + channel},
+      listen{.name = {}, .text = std::string("LISTEN ") + channel},
       raise_flags{.name = {},
                   .text = "SELECT count(pg_advisory_lock_shared(" + flag_of("key") +
                           ")) FROM unnest($1::text[]) AS key"},
