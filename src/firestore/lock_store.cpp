@@ -316,7 +316,7 @@ void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found,
 }
 
 void lock_store::mind_the_clock() {
-    const auto& skew = server_.clocks().value();
+    const auto skew = server_.clocks().value();
     const bool is_wrong = skew && skew->proven() >= skew_to_warn_of;
     if (is_wrong && !has_warned_of_clock_) {
         warn(on_warning_, "this host's clock differs from that of " + server_.where() +
@@ -328,7 +328,7 @@ void lock_store::mind_the_clock() {
 
 void lock_store::refuse_with_wrong_clock() const {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse) return;
-    const auto& skew = server_.clocks().value();
+    const auto skew = server_.clocks().value();
     if (!skew || skew->proven() < skew_to_refuse) return;
     throw lock_error(error_code::service_unavailable,
                      "this host's clock differs from that of " + server_.where() + " by at least " +

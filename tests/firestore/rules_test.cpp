@@ -1,7 +1,6 @@
 /// The decisions that need no server.
 #include "../../src/firestore/attempts.hpp"
 #include "../../src/firestore/bounded_memory.hpp"
-#include "../../src/firestore/clock_estimate.hpp"
 #include "../../src/firestore/decisions.hpp"
 #include "../../src/firestore/document_names.hpp"
 #include "../../src/firestore/documents.hpp"
@@ -245,48 +244,6 @@ TEST(the_memory, forgets_the_oldest_beyond_a_fixed_number) {
     EXPECT_TRUE(memory.find(2));
     memory.forget(2);
     EXPECT_FALSE(memory.find(2));
-}
-
-std::chrono::sys_seconds second(std::int64_t number) {
-    return std::chrono::sys_seconds(std::chrono::seconds(number));
-}
-
-unix_time at_ms(std::int64_t ms) {
-    return unix_time(milliseconds(ms));
-}
-
-TEST(the_clocks, are_not_judged_by_what_the_cut_off_milliseconds_explain) {
-    clock_estimate clocks;
-    EXPECT_FALSE(clocks.value());
-    clocks.add(second(100), at_ms(100'900), at_ms(100'950));
-    EXPECT_EQ(clocks.value()->proven(), 0ms);
-}
-
-TEST(the_clocks, are_proven_apart_by_what_nothing_else_explains) {
-    clock_estimate ahead;
-    ahead.add(second(101), at_ms(100'200), at_ms(100'300));
-    EXPECT_EQ(ahead.value()->proven(), 700ms);
-    clock_estimate behind;
-    behind.add(second(99), at_ms(100'600), at_ms(100'700));
-    EXPECT_EQ(behind.value()->proven(), 601ms);
-}
-
-TEST(the_clocks, are_known_ever_more_closely) {
-    clock_estimate clocks;
-    // The server is 300 ms ahead.
-    for (std::int64_t ms = 100'000; ms < 102'000; ms += 20)
-        clocks.add(second((ms + 310) / 1000), at_ms(ms), at_ms(ms + 20));
-    EXPECT_LE(clocks.value()->at_most - clocks.value()->at_least, 45ms);
-    EXPECT_LE(clocks.value()->at_least, 300ms);
-    EXPECT_GE(clocks.value()->at_most, 300ms);
-    EXPECT_GE(clocks.value()->proven(), 250ms);
-}
-
-TEST(the_clocks, are_judged_anew_when_one_was_set) {
-    clock_estimate clocks;
-    clocks.add(second(101), at_ms(100'200), at_ms(100'300));
-    clocks.add(second(105), at_ms(105'900), at_ms(105'950));
-    EXPECT_EQ(clocks.value()->proven(), 0ms);
 }
 
 }  // namespace
