@@ -11,12 +11,14 @@
 #include <openssl/pem.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace syncguard::test {
@@ -42,6 +44,8 @@ class local_firestore {
         const std::lock_guard guard(mutex_);
         date_ = std::move(date);
     }
+    /// How long each answer takes, as if it came from afar.
+    void answer_after(std::chrono::milliseconds delay) { delay_ = delay; }
     [[nodiscard]] std::vector<std::string> tokens_seen() const {
         const std::lock_guard guard(mutex_);
         return seen_;
@@ -50,6 +54,7 @@ class local_firestore {
 
   private:
     http_reply answer(const http_received& request) {
+        std::this_thread::sleep_for(delay_.load());
         const std::lock_guard guard(mutex_);
         http_reply reply;
         if (date_) reply.headers.emplace_back("Date", date_());
@@ -74,6 +79,7 @@ class local_firestore {
     mutable std::mutex mutex_;
     std::string accepted_;
     std::function<std::string()> date_;
+    std::atomic<std::chrono::milliseconds> delay_{};
     std::vector<std::string> seen_;
     std::atomic<std::size_t> commits_{0};
     http_server server_;
