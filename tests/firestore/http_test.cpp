@@ -34,7 +34,8 @@ TEST(http_urls, name_an_origin_and_a_target) {
     EXPECT_FALSE(net::parse_http_url("http://10.0.0.1")->origin.is_loopback());
     for (const char* const wrong :
          {"", "ftp://x", "https://", "https://:1", "https://x:", "https://x:0", "https://x:65536",
-          "https://x:1a", "https://[::1", "https://[::1]x", "https://a b", "https://a\r\nb: c"})
+          "https://x:1a", "https://[::1", "https://[::1]x", "https://a b", "https://a\r\nb: c",
+          "https://a/b c", "https://a/b\r\nc: d", "https://a/\t", "https://a/\x7f"})
         EXPECT_FALSE(net::parse_http_url(wrong)) << wrong;
     EXPECT_FALSE(net::parse_host_and_port("localhost"));
     EXPECT_EQ(net::parse_host_and_port("localhost:8080")->port, 8080);

@@ -56,11 +56,21 @@ TEST(collections, must_be_names_and_must_differ) {
     };
     EXPECT_NO_THROW(names("locks", "fence_counters"));
     expect_error(error_code::invalid_argument, [&] { names("locks", "locks"); });
-    for (const std::string bad : {"", "a/b", ".", "..", "__x__", "line\nbreak"}) {
+    for (const std::string bad :
+         {"", "a/b", ".", "..", "__x__", "line\nbreak", "not UTF-8: \xff"}) {
         expect_error(error_code::invalid_argument, [&] { names(bad, "b"); });
         expect_error(error_code::invalid_argument, [&] { names("b", bad); });
     }
     expect_error(error_code::invalid_argument, [&] { names(std::string(1501, 'x'), "b"); });
+}
+
+TEST(projects_and_databases, are_no_steps_in_a_path) {
+    for (const std::string step : {".", ".."}) {
+        expect_error(error_code::invalid_argument,
+                     [&] { (void)document_names({.project = step}); });
+        expect_error(error_code::invalid_argument,
+                     [&] { (void)document_names({.project = "p", .database = step}); });
+    }
 }
 
 TEST(an_acquisition, is_granted_where_nothing_is_stored) {
