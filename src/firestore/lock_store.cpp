@@ -230,7 +230,7 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
                                                     bool with_counter, net::interruption& limits) {
     std::string body = encode_read(names, with_counter);
     const auto answer = co_await answer_to("batchGet", std::move(body), limits);
-    co_return decode_read(answer, names);
+    co_return decode_read(answer, names, with_counter);
 }
 
 /// What is stored under a key. At first, a key that was released here is taken for free.

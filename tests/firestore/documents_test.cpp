@@ -40,31 +40,90 @@ TEST(documents, of_a_grant_demand_that_both_are_as_they_were_read) {
     EXPECT_EQ(again.at("writes").at(1).at("currentDocument"), json::parse(R"({"updateTime":"w"})"));
 }
 
+constexpr const char* missing_both = R"([{"missing":"L"},{"missing":"C"}])";
+
+TEST(documents, that_are_missing_are_said_to_be) {
+    const document_names::pair names{.lock = "L", .counter = "C"};
+    const auto read = decode_read(missing_both, names, true);
+    EXPECT_FALSE(read.lock);
+    EXPECT_FALSE(read.counter);
+    EXPECT_FALSE(decode_read(R"([{"missing":"L","readTime":"t"}])", names, false).lock);
+    EXPECT_TRUE(decode_search(R"([{"readTime":"t"}])").empty());
+}
+
 TEST(documents, that_are_not_an_answer_are_refused) {
     const document_names::pair names{.lock = "L", .counter = "C"};
-    for (const char* const body : {"", "{}", "[", "null", R"([{"found":{"name":"other"}}])",
-                                   R"([{"found":7}])", R"([{"found":{}}])"}) {
-        expect_error(error_code::internal, [&] { (void)decode_read(body, names); });
+    for (const char* const body :
+         {"", "{}", "[", "null", R"([{"found":{"name":"other"}}])", R"([{"found":7}])",
+          R"([{"found":{}}])", R"([{"missing":"L"},{"missing":"other"}])", R"([{"missing":7}])"}) {
+        expect_error(error_code::internal, [&] { (void)decode_read(body, names, true); });
     }
     expect_error(error_code::internal, [] { (void)decode_search("{}"); });
+    expect_error(error_code::internal, [] { (void)decode_search("[7]"); });
     expect_error(error_code::internal, [] { (void)decode_commit("{}"); });
     expect_error(error_code::internal, [] { (void)decode_commit("[]"); });
     expect_error(error_code::internal, [] { (void)decode_commit(R"({"writeResults":[]})"); });
+}
+
+TEST(documents, that_an_answer_says_nothing_of_are_not_taken_for_missing) {
+    const document_names::pair names{.lock = "L", .counter = "C"};
+    for (const char* const body : {"[]", "[{}]", R"([{"readTime":"t"}])", R"([{"missing":"C"}])"}) {
+        expect_error(error_code::internal, [&] { (void)decode_read(body, names, true); });
+        expect_error(error_code::internal, [&] { (void)decode_read(body, names, false); });
+    }
+    expect_error(error_code::internal,
+                 [&] { (void)decode_read(R"([{"missing":"L"}])", names, true); });
+    for (const char* const body : {"[]", "[{}]"})
+        expect_error(error_code::internal, [&] { (void)decode_search(body); });
+}
+
+TEST(documents, that_could_not_be_read_to_the_end_are_an_error_of_its_kind) {
+    const document_names::pair names{.lock = "L", .counter = "C"};
+    const std::string broken = R"({"error":{"code":503,"status":"UNAVAILABLE"}}])";
+    expect_error(error_code::service_unavailable, [&] {
+        (void)decode_read(R"([{"missing":"L"},{"missing":"C"},)" + broken, names, true);
+    });
+    expect_error(error_code::service_unavailable,
+                 [&] { (void)decode_search(R"([{"readTime":"t"},)" + broken); });
+    expect_error(error_code::internal,
+                 [&] { (void)decode_search(R"([{"readTime":"t"},{"error":7}])"); });
+}
+
+/// The answer to a read of the lock alone.
+std::string lock_with_expiry(const std::string& value) {
+    return R"([{"found":{"name":"L","updateTime":"v","fields":{)"
+           R"("lockId":{"stringValue":"AAAAAAAAAAAAAAAAAAAAAA"},"key":{"stringValue":"k"},)"
+           R"("fence":{"stringValue":"000000000000001"},"acquiredAtMs":{"integerValue":"1"},)"
+           R"("expiresAtMs":)" +
+           value + "}}}]";
 }
 
 TEST(documents, with_a_number_that_is_no_time_are_refused) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     for (const char* const value :
          {R"({"stringValue":"12"})", R"({"integerValue":"x"})", R"({"doubleValue":1e300})",
-          R"({"doubleValue":"NaN"})", R"({"integerValue":"99999999999999999999"})", "7"}) {
-        const std::string body =
-            std::string(R"([{"found":{"name":"L","updateTime":"v","fields":{)") +
-            R"("lockId":{"stringValue":"AAAAAAAAAAAAAAAAAAAAAA"},"key":{"stringValue":"k"},)"
-            R"("fence":{"stringValue":"000000000000001"},"acquiredAtMs":{"integerValue":"1"},)"
-            R"("expiresAtMs":)" +
-            value + "}}}]";
-        expect_error(error_code::invalid_argument, [&] { (void)decode_read(body, names); });
+          R"({"doubleValue":"NaN"})", R"({"integerValue":"99999999999999999999"})", "7",
+          R"({"integerValue":"9223372036854775807"})", R"({"integerValue":9223372036854775807})",
+          R"({"integerValue":"-9223372036854775808"})", R"({"integerValue":"9007199254740993"})",
+          R"({"doubleValue":9007199254740994})"}) {
+        expect_error(error_code::invalid_argument,
+                     [&] { (void)decode_read(lock_with_expiry(value), names, false); });
     }
+}
+
+TEST(documents, with_the_latest_and_the_earliest_time_can_be_reckoned_with) {
+    const document_names::pair names{.lock = "L", .counter = "C"};
+    for (const char* const value :
+         {R"({"integerValue":"9007199254740992"})", R"({"doubleValue":9007199254740992})"}) {
+        const auto lock = decode_read(lock_with_expiry(value), names, false).lock->record;
+        EXPECT_GT(time_until_free(lock, now), 0ms);
+        EXPECT_FALSE(may_be_cleaned_up(lock, now));
+    }
+    const auto lock =
+        decode_read(lock_with_expiry(R"({"integerValue":"-9007199254740992"})"), names, false)
+            .lock->record;
+    EXPECT_EQ(time_until_free(lock, now), 0ms);
+    EXPECT_TRUE(may_be_cleaned_up(lock, now));
 }
 
 TEST(errors, are_read_alone_and_in_lists) {

@@ -23,6 +23,19 @@
 
 namespace syncguard::test {
 
+/// The answer to a read or a query where nothing is stored.
+inline std::string nothing_found(const http_received& request) {
+    boost::json::array entries;
+    const auto asked = boost::json::parse(request.body);
+    if (const auto* const wanted = asked.as_object().if_contains("documents")) {
+        for (const auto& name : wanted->as_array())
+            entries.push_back(boost::json::object{{"missing", name}, {"readTime", "t"}});
+    } else {
+        entries.push_back(boost::json::object{{"readTime", "t"}});
+    }
+    return boost::json::serialize(entries);
+}
+
 /// Answers every read with "missing" and every commit with success, to whoever has a token that is
 /// valid.
 class local_firestore {
@@ -71,7 +84,7 @@ class local_firestore {
             ++commits_;
             reply.body = R"({"writeResults":[{"updateTime":"v"},{"updateTime":"v"}]})";
         } else {
-            reply.body = "[]";
+            reply.body = nothing_found(request);
         }
         return reply;
     }
