@@ -108,10 +108,10 @@ class local_token_server {
     [[nodiscard]] std::string url() const { return server_.url() + "/token"; }
     [[nodiscard]] const http_server& server() const noexcept { return server_; }
     void set_lifetime(int seconds) { lifetime_ = seconds; }
-    /// The next answers are this instead, until it is empty.
-    void refuse_with(unsigned status, const std::string& body) {
+    /// The next answers are this instead, until `accept_again`.
+    void refuse_with(const http_reply& answer) {
         const std::lock_guard guard(mutex_);
-        refusal_ = {.status = status, .body = body};
+        refusal_ = answer;
     }
     void accept_again() {
         const std::lock_guard guard(mutex_);
