@@ -12,6 +12,7 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -101,7 +102,13 @@ asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candid
             continue;
         }
         shown_.show(made);
-        socket_.assign(protocol, made);
+        try {
+            socket_.assign(protocol, made);
+        } catch (...) {
+            shown_.hide(made);
+            ::close(made);
+            throw;
+        }
         // Of the time that is left each gets its share, so that a dead address leaves some to the
         // others.
         const auto left = std::max(until - steady_clock::now(), steady_clock::duration(0));
