@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 
+#include <functional>
 #include <future>
 #include <thread>
 #include <vector>
@@ -29,6 +30,24 @@ TEST_P(firestore_http, a_conflict_is_resolved_within_the_call) {
     EXPECT_TRUE(door_->release(*lease).ok);
     EXPECT_FALSE(is_stored("k"));
     EXPECT_EQ(proxy_->faults_left(), 0U);
+}
+
+TEST_P(firestore_http, contention_that_lasts_to_the_deadline_is_told_as_such) {
+    const auto locks = open(1500ms);
+    auto lease = acquire(locks, "held");
+    ASSERT_TRUE(lease);
+    proxy_->fail_all("commit", {.status = 409, .word = "ABORTED"});
+    const auto expect_contention = [](const std::function<void()>& action) {
+        const auto failure = expect_error(error_code::service_unavailable, action);
+        ASSERT_TRUE(failure);
+        EXPECT_NE(std::string(failure->what()).find("others kept changing"), std::string::npos)
+            << failure->what();
+    };
+    expect_contention([&] { (void)acquire(locks, "k"); });
+    expect_contention([&] { (void)door_->extend(*lease, {.ttl = 90s}); });
+    expect_contention([&] { (void)door_->release(*lease); });
+    EXPECT_FALSE(is_stored("k"));
+    EXPECT_TRUE(is_stored("held"));
 }
 
 TEST_P(firestore_http, a_refusal_that_is_no_conflict_ends_the_call_although_it_looks_like_one) {

@@ -31,6 +31,11 @@ void firestore_proxy::fail_next(const std::string& method, const request_fault& 
     faults_[method].push_back(how);
 }
 
+void firestore_proxy::fail_all(const std::string& method, const request_fault& how) {
+    const std::lock_guard guard(mutex_);
+    lasting_faults_[method] = how;
+}
+
 void firestore_proxy::resume() {
     const std::lock_guard guard(mutex_);
     stalls_ = false;
@@ -60,6 +65,9 @@ http_reply firestore_proxy::answer(const http_received& request) {
         if (auto& waiting = faults_[method]; !waiting.empty()) {
             fault = waiting.front();
             waiting.pop_front();
+        } else if (const auto lasting = lasting_faults_.find(method);
+                   lasting != lasting_faults_.end()) {
+            fault = lasting->second;
         }
     }
     if (!fault) return forward(request);

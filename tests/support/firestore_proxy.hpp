@@ -41,6 +41,8 @@ class firestore_proxy {
     /// Lets the next request of that method ("batchGet", "runQuery", "commit") fail; the one after
     /// that gets the fault of the next call, and so on.
     void fail_next(const std::string& method, const request_fault& how);
+    /// Lets all requests of that method fail that have no fault of their own.
+    void fail_all(const std::string& method, const request_fault& how);
     void resume();
 
     /// How many requests of that method came, and how many faults are still to strike.
@@ -56,6 +58,7 @@ class firestore_proxy {
     std::condition_variable changed_;
     bool stalls_ = true;
     std::map<std::string, std::deque<request_fault>> faults_;
+    std::map<std::string, request_fault> lasting_faults_;
     std::map<std::string, std::size_t> requests_;
     http_server server_;
 };
