@@ -48,6 +48,12 @@ std::size_t firestore_proxy::requests(const std::string& method) const {
     return counted == requests_.end() ? 0 : counted->second;
 }
 
+std::size_t firestore_proxy::forwarded(const std::string& method) const {
+    const std::lock_guard guard(mutex_);
+    const auto counted = forwarded_.find(method);
+    return counted == forwarded_.end() ? 0 : counted->second;
+}
+
 std::size_t firestore_proxy::faults_left() const {
     const std::lock_guard guard(mutex_);
     std::size_t sum = 0;
@@ -77,16 +83,19 @@ http_reply firestore_proxy::answer(const http_received& request) {
                 .body = R"({"error":{"code":)" + std::to_string(fault->status) +
                         R"(,"message":"secret-name","status":")" + fault->word + R"("}})"};
     }
-    if (fault->how == request_fault::ending::stall) {
+    if (fault->how != request_fault::ending::cut) {
         std::unique_lock guard(mutex_);
         changed_.wait(guard, [&] { return !stalls_; });
     }
+    if (fault->how == request_fault::ending::hold) return forward(request);
     return {.cut = true};
 }
 
-http_reply firestore_proxy::forward(const http_received& request) const {
+http_reply firestore_proxy::forward(const http_received& request) {
     const auto answer =
         http_client(emulator_port_).send(request.method, request.target, request.body);
+    const std::lock_guard guard(mutex_);
+    ++forwarded_[method_of(request.target)];
     return {.status = answer.status, .body = answer.body};
 }
 

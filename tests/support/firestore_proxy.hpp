@@ -21,6 +21,7 @@ struct request_fault {
         answer,  ///< With this status, and the service's word for it.
         cut,     ///< The connection is closed without an answer.
         stall,   ///< No answer, until the proxy goes or `resume` is called.
+        hold,    ///< It is forwarded when `resume` is called, or the proxy goes.
     } how = ending::answer;
     unsigned status = 0;
     std::string word{};
@@ -45,13 +46,15 @@ class firestore_proxy {
     void fail_all(const std::string& method, const request_fault& how);
     void resume();
 
-    /// How many requests of that method came, and how many faults are still to strike.
+    /// How many requests of that method came, to how many of them the emulator has had the last
+    /// word, and how many faults are still to strike.
     [[nodiscard]] std::size_t requests(const std::string& method) const;
+    [[nodiscard]] std::size_t forwarded(const std::string& method) const;
     [[nodiscard]] std::size_t faults_left() const;
 
   private:
     [[nodiscard]] http_reply answer(const http_received& request);
-    [[nodiscard]] http_reply forward(const http_received& request) const;
+    [[nodiscard]] http_reply forward(const http_received& request);
 
     const std::uint16_t emulator_port_;
     mutable std::mutex mutex_;
@@ -60,6 +63,7 @@ class firestore_proxy {
     std::map<std::string, std::deque<request_fault>> faults_;
     std::map<std::string, request_fault> lasting_faults_;
     std::map<std::string, std::size_t> requests_;
+    std::map<std::string, std::size_t> forwarded_;
     http_server server_;
 };
 
