@@ -11,7 +11,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <set>
 #include <thread>
 
 namespace syncguard::test {
@@ -151,18 +150,38 @@ TEST_F(tokens, are_fetched_once_for_many_threads_and_kept) {
 }
 
 TEST_F(tokens, are_renewed_ahead_of_their_end_without_anybody_waiting) {
-    // Renewed from half of its life on, as long as it serves.
-    giver_.set_lifetime(4);
+    // Renewed from half of its life on, and used for three quarters of it.
+    giver_.set_lifetime(12);
     const auto locks = open(account_.path());
+    EXPECT_FALSE(locks.is_locked("k"));
+    giver_.hold();
     ASSERT_TRUE(eventually([&] {
         EXPECT_FALSE(locks.is_locked("k"));
-        return giver_.requests().size() >= 2;
+        return giver_.requests().size() == 2;
     }));
-    ASSERT_TRUE(eventually([&] {
+    // The second one is still to come.
+    EXPECT_FALSE(locks.is_locked("k"));
+    EXPECT_EQ(google_.tokens_seen().back(), "token-1");
+    giver_.resume();
+    EXPECT_TRUE(eventually([&] {
         EXPECT_FALSE(locks.is_locked("k"));
-        const auto seen = google_.tokens_seen();
-        return std::set(seen.begin(), seen.end()).size() >= 2;
+        return google_.tokens_seen().back() == "token-2";
     }));
+    EXPECT_EQ(giver_.requests().size(), 2U);
+}
+
+TEST_F(tokens, that_the_server_no_longer_accepts_are_replaced_once_for_many_threads) {
+    const auto locks = open(account_.path());
+    EXPECT_FALSE(locks.is_locked("k"));
+    google_.accept_only("token-2");
+    // So that all of them are under way with the first one.
+    google_.answer_after(200ms);
+    {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 10; ++i)
+            threads.emplace_back([&] { EXPECT_FALSE(locks.is_locked("k")); });
+    }
+    EXPECT_EQ(giver_.requests().size(), 2U);
 }
 
 TEST_F(tokens, that_the_server_no_longer_accepts_are_replaced_within_the_call) {

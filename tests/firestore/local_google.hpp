@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -105,6 +106,10 @@ class local_token_server {
         : server_([this](const http_received& request) { return answer(request); },
                   std::move(tls)) {}
 
+    local_token_server(const local_token_server&) = delete;
+    local_token_server& operator=(const local_token_server&) = delete;
+    ~local_token_server() { resume(); }
+
     [[nodiscard]] std::string url() const { return server_.url() + "/token"; }
     [[nodiscard]] const http_server& server() const noexcept { return server_; }
     void set_lifetime(int seconds) { lifetime_ = seconds; }
@@ -117,6 +122,16 @@ class local_token_server {
         const std::lock_guard guard(mutex_);
         refusal_.reset();
     }
+    /// Further requests are answered when `resume` is called.
+    void hold() {
+        const std::lock_guard guard(mutex_);
+        holds_ = true;
+    }
+    void resume() {
+        const std::lock_guard guard(mutex_);
+        holds_ = false;
+        changed_.notify_all();
+    }
     [[nodiscard]] std::vector<http_received> requests() const {
         const std::lock_guard guard(mutex_);
         return requests_;
@@ -124,8 +139,9 @@ class local_token_server {
 
   private:
     http_reply answer(const http_received& request) {
-        const std::lock_guard guard(mutex_);
+        std::unique_lock guard(mutex_);
         requests_.push_back(request);
+        changed_.wait(guard, [&] { return !holds_; });
         if (refusal_) return *refusal_;
         return {.body = R"({"access_token":"token-)" + std::to_string(++given_) +
                         R"(","expires_in":)" + std::to_string(lifetime_) +
@@ -133,6 +149,8 @@ class local_token_server {
     }
 
     mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    bool holds_ = false;
     std::atomic<int> lifetime_{3600};
     int given_ = 0;
     std::optional<http_reply> refusal_;
