@@ -86,6 +86,25 @@ TEST_P(firestore_http, an_error_of_the_server_is_told_by_its_kind_and_nothing_is
     }
 }
 
+TEST_P(firestore_http, a_search_that_fails_is_told_by_its_kind_and_touches_nothing) {
+    const auto id = acquire(open_directly(), "k")->detach();
+    const auto locks = open();
+    EXPECT_FALSE(door_->is_locked(locks, "other", {}));
+    proxy_->fail_next("runQuery", {.status = 503, .word = "UNAVAILABLE"});
+    expect_error(error_code::service_unavailable, [&] { (void)door_->release(locks, id, {}); });
+    proxy_->fail_next("runQuery", {.status = 429, .word = "RESOURCE_EXHAUSTED"});
+    expect_error(error_code::rate_limited,
+                 [&] { (void)door_->extend(locks, id, {.ttl = 60s}, {}); });
+    EXPECT_EQ(proxy_->requests("commit"), 0U);
+    // On a connection of its own, a cut is an answer; on one that was kept, it is asked again.
+    proxy_->fail_next("runQuery", {.how = ending::cut});
+    expect_error(error_code::service_unavailable, [&] { (void)door_->release(open(), id, {}); });
+    EXPECT_TRUE(is_stored("k"));
+    proxy_->fail_next("runQuery", {.how = ending::cut});
+    EXPECT_TRUE(door_->release(locks, id, {}).ok);
+    EXPECT_FALSE(is_stored("k"));
+}
+
 TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_answer) {
     const auto locks = open();
     int fences = 0;
