@@ -18,7 +18,9 @@ struct capabilities {
 };
 
 /// What happens when this host's clock is proven to differ from the server's by 500 ms or more.
-/// From 200 ms there is a warning, in any case.
+/// From 200 ms there is a warning, in any case. The proof is in the server's answers, which tell
+/// whole seconds: of less than a second and a half there may be none until some have come. Call
+/// `measure_clock_skew` to know before the first lock.
 enum class on_clock_skew {
     warn,
     refuse,  ///< Acquisitions and extensions fail with `service_unavailable`.
@@ -83,9 +85,11 @@ inline constexpr milliseconds skew_to_warn_of{200};
 inline constexpr milliseconds skew_to_refuse{500};
 
 /// Asks the service for the time again and again until the difference is known to a few dozen
-/// milliseconds, which takes up to a second; no credentials are needed. Throws `lock_error`: what
-/// `backend` throws for unusable options, `network_timeout`, or `service_unavailable` if the
-/// service cannot be reached or does not tell the time, as an emulator does not.
+/// milliseconds, or as closely as its distance allows, which takes a second or two; no credentials
+/// are needed. If that does not come about, the bounds are as wide as what was learned leaves them.
+/// Throws `lock_error` if nothing was: what `backend` throws for unusable options,
+/// `network_timeout`, or `service_unavailable` if the service cannot be reached or does not tell
+/// the time, as an emulator does not.
 [[nodiscard]] clock_skew measure_clock_skew(options store,
                                             milliseconds timeout = milliseconds{5'000});
 

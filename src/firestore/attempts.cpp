@@ -10,6 +10,9 @@ namespace {
 /// A connection that breaks again and again will not get better.
 constexpr unsigned most_lost = 3;
 
+/// Being too late is nothing special; once more may be chance.
+constexpr unsigned conflicts_of_contention = 3;
+
 constexpr std::chrono::microseconds first_pause{4'000};
 constexpr std::chrono::microseconds longest_pause{250'000};
 
@@ -20,8 +23,17 @@ void attempts::failed(setback how, lock_error why, std::string versions) {
     last_ = how;
     versions_ = std::move(versions);
     if (how == setback::lost) ++lost_;
-    if (how == setback::lost || how == setback::failed) doubt_ = why;
+    if (how == setback::lost || how == setback::failed) {
+        doubt_ = why;
+    } else {
+        ++conflicts_;
+    }
+    is_under_way_ = false;
     why_ = std::move(why);
+}
+
+bool attempts::are_contended() const noexcept {
+    return conflicts_ >= conflicts_of_contention;
 }
 
 void attempts::judge(const std::string& versions) const {

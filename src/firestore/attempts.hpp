@@ -20,6 +20,12 @@ enum class setback {
 /// What one call has behind it. After each setback it reads again, and asks here whether to go on.
 class attempts {
   public:
+    /// A commit is about to be sent. Until more is known of it, it may have been written.
+    void begin() noexcept { is_under_way_ = true; }
+
+    /// It was refused for good, or never sent.
+    void had_no_effect() noexcept { is_under_way_ = false; }
+
     /// `versions` are those that the commit demanded.
     void failed(setback how, lock_error why, std::string versions);
 
@@ -30,6 +36,12 @@ class attempts {
     /// Whether a write may have taken effect, or may yet. Why the last one is unknown.
     [[nodiscard]] const std::optional<lock_error>& doubt() const noexcept { return doubt_; }
 
+    /// The same, be it that nobody came to know how the last one ended.
+    [[nodiscard]] bool is_in_doubt() const noexcept { return is_under_way_ || doubt_; }
+
+    /// Whether others were faster so often that it is them who keep it from being done.
+    [[nodiscard]] bool are_contended() const noexcept;
+
     [[nodiscard]] bool is_first() const noexcept { return count_ == 0; }
 
     /// How long to wait before the next one; `random` is a number in [0, 1).
@@ -38,6 +50,8 @@ class attempts {
   private:
     unsigned count_ = 0;
     unsigned lost_ = 0;
+    unsigned conflicts_ = 0;
+    bool is_under_way_ = false;
     setback last_{};
     std::optional<lock_error> why_;
     std::string versions_;

@@ -26,7 +26,8 @@ boost::asio::awaitable<void> background_release::run(lock_store& store, net::int
     for (unsigned not_found = 0; not_found <= doubts;) {
         try {
             const release_request what{.id = id_, .key = key_};
-            const auto answer = co_await store.release(what, limits);
+            attempts so_far;
+            const auto answer = co_await store.release(what, limits, so_far);
             if (answer.ok) co_return;
             ++not_found;
         } catch (const lock_error&) {  // the server may come back

@@ -20,8 +20,11 @@ class bounded_memory {
             return;
         }
         if (entries_.size() >= most_entries) forget(Key(by_age_.front()));
-        const auto age = by_age_.insert(by_age_.end(), key);
-        entries_.emplace(key, place{std::move(what), age});
+        // Joined at the end: if there is no memory for one of the two, there is neither.
+        std::list<Key> youngest;
+        youngest.push_back(key);
+        entries_.emplace(key, place{std::move(what), youngest.begin()});
+        by_age_.splice(by_age_.end(), youngest);
     }
 
     void forget(const Key& key) {

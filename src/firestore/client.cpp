@@ -1,7 +1,10 @@
 #include "client.hpp"
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace syncguard::firestore {
@@ -19,6 +22,35 @@ bool needs_tls(const access& how) {
 }
 
 }  // namespace
+
+/// An operation on its way. When this goes, the operation has ended: also where the coroutine that
+/// has it is swept away, because there was no memory to go on with it.
+class client::course {
+  public:
+    course(client& of, std::shared_ptr<operation> what)
+        : client_(of), what_(std::move(what)), failure_(no_memory()) {}
+    course(course&& other) noexcept = default;
+    course& operator=(course&&) = delete;
+    ~course() {
+        if (!what_) return;
+        if (failure_) what_->fail(failure_);
+        client_.set_ended(what_);
+    }
+
+    [[nodiscard]] operation& what() const { return *what_; }
+
+    /// Its end is the end of the operation itself: a success, or that failure.
+    void set_result(std::exception_ptr failure) noexcept { failure_ = std::move(failure); }
+
+  private:
+    static std::exception_ptr no_memory() noexcept {
+        return std::make_exception_ptr(std::bad_alloc());
+    }
+
+    client& client_;
+    std::shared_ptr<operation> what_;
+    std::exception_ptr failure_;
+};
 
 client::client(access how, options store, warning_handler on_warning)
     : how_(std::move(how)),
@@ -68,10 +100,12 @@ bool client::has_work() const {
 
 void client::take_news() {
     desk_.driver().take_tasks(news_);
-    while (!news_.empty()) {
-        admit(std::static_pointer_cast<operation>(news_.front()));
-        news_.erase(news_.begin());
-    }
+    // So that no operation ever ends without being announced.
+    const auto most = ended_.size() + running_.size() + news_.size();
+    if (ended_.capacity() < most) ended_.reserve(2 * most);
+    for (const auto& each : news_)
+        admit(std::static_pointer_cast<operation>(each));
+    news_.clear();
     std::vector<std::shared_ptr<net::order>> unwanted;
     desk_.take_cancelled(unwanted);
     for (const auto& each : unwanted) {
@@ -86,8 +120,8 @@ void client::take_news() {
 }
 
 void client::admit(const std::shared_ptr<operation>& what) {
+    course mine(*this, what);
     try {
-        ended_.reserve(ended_.size() + running_.size() + 1);
         what->limits_ = std::make_shared<net::interruption>(desk_.driver().context());
         what->limits_->happen_at(what->deadline(), {error_code::network_timeout,
                                                     how_.where + " did not answer in time"});
@@ -95,23 +129,23 @@ void client::admit(const std::shared_ptr<operation>& what) {
             what->limits_->happen({error_code::aborted, "the operation was cancelled"});
         }
         running_.insert(what);
-        asio::co_spawn(desk_.driver().context(), carry_out(what),
-                       [this, what](const std::exception_ptr& /*none*/) { set_ended(what); });
+        asio::co_spawn(desk_.driver().context(), carry_out(std::move(mine)), asio::detached);
     } catch (...) {
-        what->fail(std::current_exception());
-        set_ended(what);
+        mine.set_result(std::current_exception());
     }
 }
 
-asio::awaitable<void> client::carry_out(std::shared_ptr<operation> what) {
+asio::awaitable<void> client::carry_out(course mine) {
+    std::exception_ptr failure;
     try {
-        co_await what->run(locks_, *what->limits_);
+        co_await mine.what().run(locks_, *mine.what().limits_);
     } catch (...) {
-        what->fail(std::current_exception());
+        failure = std::current_exception();
     }
+    mine.set_result(std::move(failure));
 }
 
-void client::set_ended(const std::shared_ptr<operation>& what) {
+void client::set_ended(const std::shared_ptr<operation>& what) noexcept {
     ended_.push_back(what);
     running_.erase(what);
 }
@@ -119,6 +153,7 @@ void client::set_ended(const std::shared_ptr<operation>& what) {
 void client::announce_ended() {
     if (ended_.empty()) return;
     std::vector<std::shared_ptr<operation>> ended;
+    ended.reserve(ended_.capacity());
     ended.swap(ended_);
     for (const auto& each : ended)
         desk_.count_out(*each);
@@ -135,6 +170,8 @@ void client::end_what_is_left() {
         each->limits_->happen(why);
     while (!running_.empty() || server_.tokens().is_fetching())
         desk_.driver().context().run_one();
+    // What is left of those that have ended.
+    desk_.driver().context().poll();
     announce_ended();
 }
 

@@ -81,10 +81,12 @@ class client : public net::driven {
     wishes step() override;
     [[nodiscard]] bool has_work() const override;
 
+    class course;
+
     void take_news();
     void admit(const std::shared_ptr<operation>& what);
-    [[nodiscard]] boost::asio::awaitable<void> carry_out(std::shared_ptr<operation> what);
-    void set_ended(const std::shared_ptr<operation>& what);
+    [[nodiscard]] boost::asio::awaitable<void> carry_out(course mine);
+    void set_ended(const std::shared_ptr<operation>& what) noexcept;
     void announce_ended();
     void end_what_is_left();
 

@@ -3,7 +3,9 @@
 
 #include <syncguard/error.hpp>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace syncguard::firestore {
@@ -13,26 +15,35 @@ namespace {
 /// The difference is known well enough when its bounds are that close.
 constexpr milliseconds close_enough{60};
 constexpr milliseconds pause_between_questions{10};
+/// Times are told in whole milliseconds.
+constexpr milliseconds rounding{2};
 
 /// Asks until the server's next second has begun, which tells the moment.
 class clock_question : public operation {
   public:
     using operation::operation;
 
-    clock_skew answer{};
+    std::optional<clock_skew> answer;
     std::exception_ptr failure;
 
   private:
     boost::asio::awaitable<void> run(lock_store& store, net::interruption& limits) override {
         service& server = store.server();
+        auto previous = std::chrono::steady_clock::now();
         while (true) {
+            const auto begin = std::chrono::steady_clock::now();
             const bool is_told = co_await server.ask_for_time(limits);
             if (!is_told) {
                 throw lock_error(error_code::service_unavailable,
                                  server.where() + " does not tell the time");
             }
-            answer = server.clocks().value().value();
-            if (answer.at_most - answer.at_least <= close_enough) co_return;
+            answer = server.clocks().value();
+            // The second began between two answers: it cannot be known better than that.
+            const auto both_answers =
+                std::chrono::ceil<milliseconds>(std::chrono::steady_clock::now() - previous);
+            const auto enough = std::max(close_enough, both_answers + rounding);
+            if (answer && answer->at_most - answer->at_least <= enough) co_return;
+            previous = begin;
             co_await limits.pause(pause_between_questions);
         }
     }
@@ -51,8 +62,8 @@ clock_skew measure_clock_skew(options store, milliseconds timeout) {
         std::make_shared<clock_question>(std::chrono::steady_clock::now() + timeout);
     asking->perform(question);
     asking->end(milliseconds{0});
-    if (question->failure) std::rethrow_exception(question->failure);
-    return question->answer;
+    if (question->answer) return *question->answer;
+    std::rethrow_exception(question->failure);
 }
 
 }  // namespace syncguard::firestore

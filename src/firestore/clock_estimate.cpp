@@ -6,29 +6,38 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// Clocks drift: what was learned long ago says nothing.
-constexpr std::chrono::minutes longest_memory{10};
+/// How far clocks that nobody sets come apart in a millisecond: 50 parts in a million are much for
+/// the quartz of a computer. Where it is more, answers will contradict what is known.
+constexpr std::chrono::nanoseconds drift{50};
 
 }  // namespace
 
 void clock_estimate::add(std::chrono::sys_seconds date, unix_time sent, unix_time received) {
     // The server's clock showed something from `date` on, and less than the next second.
-    const clock_skew seen{.at_least = unix_time(date) - received,
-                          .at_most = unix_time(date) + milliseconds{999} - sent};
+    const bounds seen{.at_least = unix_time(date) - received,
+                      .at_most = unix_time(date) + milliseconds{999} - sent};
     // A clock that was set back or forth makes an answer nonsense, if it happened meanwhile.
     if (received < sent || seen.at_most < seen.at_least) return;
-    const bool is_recent = received >= since_ && received - since_ < longest_memory;
-    if (bounds_ && is_recent) {
-        const clock_skew both{.at_least = std::max(bounds_->at_least, seen.at_least),
-                              .at_most = std::min(bounds_->at_most, seen.at_most)};
-        if (both.at_least <= both.at_most) {
-            bounds_ = both;
-            return;
-        }
-    }
-    // One of the clocks was set since.
-    bounds_ = seen;
-    since_ = received;
+    const auto known = known_ && received >= as_of_ ? intersection(aged(received), seen) : seen;
+    // If they contradict each other, one of the clocks was set since.
+    known_ = known.at_least <= known.at_most ? known : seen;
+    as_of_ = received;
+}
+
+clock_estimate::bounds clock_estimate::aged(unix_time now) const {
+    const auto apart = (now - as_of_).count() * drift;
+    return {.at_least = known_->at_least - apart, .at_most = known_->at_most + apart};
+}
+
+clock_estimate::bounds clock_estimate::intersection(const bounds& one, const bounds& other) {
+    return {.at_least = std::max(one.at_least, other.at_least),
+            .at_most = std::min(one.at_most, other.at_most)};
+}
+
+std::optional<clock_skew> clock_estimate::value() const {
+    if (!known_) return std::nullopt;
+    return clock_skew{.at_least = std::chrono::floor<milliseconds>(known_->at_least),
+                      .at_most = std::chrono::ceil<milliseconds>(known_->at_most)};
 }
 
 milliseconds clock_skew::proven() const noexcept {

@@ -11,18 +11,27 @@ namespace syncguard::firestore {
 
 /// Each answer of the server tells its time, but in whole seconds, and for some moment between the
 /// request and the arrival of the answer: it bounds the difference from both sides. Many answers
-/// together bound it ever more closely.
+/// together bound it ever more closely. What was learned long ago bounds it less, because clocks
+/// drift.
 class clock_estimate {
   public:
     /// `sent` and `received` are by this host's clock.
     void add(std::chrono::sys_seconds date, unix_time sent, unix_time received);
 
-    /// Nothing before the first answer.
-    [[nodiscard]] const std::optional<clock_skew>& value() const noexcept { return bounds_; }
+    /// As of the last answer; nothing before the first.
+    [[nodiscard]] std::optional<clock_skew> value() const;
 
   private:
-    std::optional<clock_skew> bounds_;
-    unix_time since_{};
+    /// Finer than what is shown, or the drift between two answers would be nothing.
+    struct bounds {
+        std::chrono::nanoseconds at_least;
+        std::chrono::nanoseconds at_most;
+    };
+    [[nodiscard]] bounds aged(unix_time now) const;
+    [[nodiscard]] static bounds intersection(const bounds& one, const bounds& other);
+
+    std::optional<bounds> known_;
+    unix_time as_of_{};
 };
 
 }  // namespace syncguard::firestore

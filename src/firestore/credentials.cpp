@@ -23,6 +23,9 @@ constexpr std::string_view google_token_uri = "https://oauth2.googleapis.com/tok
 constexpr std::string_view metadata_path =
     "/computeMetadata/v1/instance/service-accounts/default/token";
 
+/// Google's live for an hour. Longer ones are renewed before their end, which does no harm.
+constexpr std::chrono::seconds longest_lifetime = std::chrono::hours(24);
+
 [[noreturn]] void refuse(const std::string& why) {
     throw lock_error(error_code::invalid_argument, why);
 }
@@ -220,7 +223,8 @@ access_token decode_token(const net::http_response& answer, const std::string& w
         const bool can_be_sent =
             std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f'; });
         if (problem || text.empty() || !can_be_sent || lifetime <= 0) throw std::out_of_range("");
-        return {.text = {text.data(), text.size()}, .lifetime = std::chrono::seconds(lifetime)};
+        return {.text = {text.data(), text.size()},
+                .lifetime = std::min(std::chrono::seconds(lifetime), longest_lifetime)};
     } catch (const std::exception&) {
         throw lock_error(error_code::internal,
                          where + " gave an answer that is not an access token");

@@ -47,7 +47,8 @@ using credentials = std::variant<emulator_owner, service_account, authorised_use
 /// Reads a file's text; `name` is for messages. Throws `lock_error` (invalid_argument).
 [[nodiscard]] credentials parse_credentials(std::string_view text, const std::string& name);
 
-/// Where tokens come from, and how they are asked for at that time. Not for an emulator.
+/// Where tokens come from, and how they are asked for at that time. An emulator wants none; for its
+/// owner, these are Google's own place and an empty request.
 [[nodiscard]] net::http_location token_location(const credentials& whose);
 [[nodiscard]] net::http_request token_request(const credentials& whose,
                                               std::chrono::sys_seconds now);

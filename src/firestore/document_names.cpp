@@ -26,22 +26,33 @@ bool can_be_document_id(std::string_view id) {
     return id.find('/') == std::string_view::npos && !is_reserved(id);
 }
 
-/// What goes into a URL as it is.
+/// What goes into a URL as it is, and is no step to somewhere else in its path.
 bool is_plain(std::string_view text) {
-    return std::all_of(text.begin(), text.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '-' || c == '_' || c == '.' || c == ':';
-    });
+    return !text.empty() && text != "." && text != ".." &&
+           std::all_of(text.begin(), text.end(), [](char c) {
+               return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '-' || c == '_' || c == '.' || c == ':';
+           });
+}
+
+bool is_utf8(std::string_view text) {
+    try {
+        (void)hash_key(text);
+        return true;
+    } catch (const lock_error&) {
+        return false;
+    }
 }
 
 void check_collection(std::string_view name, const char* what) {
     const bool is_text = std::none_of(name.begin(), name.end(), [](char c) {
         return static_cast<unsigned char>(c) < ' ' || c == '\x7f' || c == '/';
     });
-    if (name.empty() || name.size() > budget.limit_bytes || !is_text || is_reserved(name)) {
+    if (name.empty() || name.size() > budget.limit_bytes || !is_text || is_reserved(name) ||
+        !is_utf8(name)) {
         refuse(std::string(what) +
-               " is the name of a Firestore collection: at most 1500 bytes without '/' and "
-               "control characters, neither '.' nor '..' nor '__...__'");
+               " is the name of a Firestore collection: at most 1500 bytes of UTF-8 without '/' "
+               "and control characters, neither '.' nor '..' nor '__...__'");
     }
 }
 
@@ -51,10 +62,10 @@ document_names::document_names(const options& store)
     : root_("projects/" + store.project + "/databases/" + store.database + "/documents"),
       locks_(store.locks_collection),
       counters_(store.fence_counters_collection) {
-    if (store.project.empty() || !is_plain(store.project)) {
+    if (!is_plain(store.project)) {
         refuse("a Firestore store needs the id of a Google Cloud project, such as my-project-1");
     }
-    if (store.database != "(default)" && (store.database.empty() || !is_plain(store.database))) {
+    if (store.database != "(default)" && !is_plain(store.database)) {
         refuse("a Firestore database is '(default)' or is named by letters, digits and hyphens");
     }
     check_collection(locks_, "locks_collection");

@@ -1,12 +1,13 @@
 #include "documents.hpp"
 
+#include "server_error.hpp"
+
 #include <syncguard/error.hpp>
 
 #include <boost/json.hpp>
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 
 namespace syncguard::firestore {
@@ -44,6 +45,11 @@ std::int64_t in_ms(unix_time time) {
     return time.time_since_epoch().count();
 }
 
+std::string string_of(const json::value& value) {
+    const auto& found = value.as_string();
+    return {found.data(), found.size()};
+}
+
 std::string read_text(const json::object& fields, const char* name) {
     const auto& value = fields.at(name).as_object().at("stringValue").as_string();
     return {value.data(), value.size()};
@@ -61,23 +67,22 @@ std::int64_t parse_integer(std::string_view digits) {
 
 /// Peers write times as integers or as doubles.
 unix_time read_time(const json::object& fields, const char* name) {
+    // What a double can tell apart. No time comes near it, and it leaves room to reckon with.
+    constexpr std::int64_t most = 9'007'199'254'740'992;
     const auto& value = fields.at(name).as_object();
+    std::int64_t ms = 0;
     if (const auto* whole = value.if_contains("integerValue")) {
-        if (whole->is_string()) {
-            const auto& digits = whole->as_string();
-            return unix_time(milliseconds(parse_integer({digits.data(), digits.size()})));
+        ms = whole->is_string() ? parse_integer(string_of(*whole))
+                                : whole->to_number<std::int64_t>();
+    } else {
+        const auto fraction = value.at("doubleValue").to_number<double>();
+        if (!(std::abs(fraction) <= static_cast<double>(most))) {
+            throw std::out_of_range("not a time");
         }
-        return unix_time(milliseconds(whole->to_number<std::int64_t>()));
+        ms = std::llround(fraction);
     }
-    constexpr double exact_integers = 9'007'199'254'740'992;
-    const auto fraction = value.at("doubleValue").to_number<double>();
-    if (!(std::abs(fraction) <= exact_integers)) throw std::out_of_range("not a time");
-    return unix_time(milliseconds(std::llround(fraction)));
-}
-
-std::string string_of(const json::value& value) {
-    const auto& found = value.as_string();
-    return {found.data(), found.size()};
+    if (ms < -most || ms > most) throw std::out_of_range("not a time");
+    return unix_time(milliseconds(ms));
 }
 
 // Documents.
@@ -123,6 +128,33 @@ json::value parse(std::string_view body) {
     auto parsed = json::parse(json::string_view(body.data(), body.size()), problem);
     if (problem) refuse_answer();
     return parsed;
+}
+
+/// The service's word in an error; empty if there is none.
+std::string status_in(const json::value& error) {
+    const auto* const details = error.if_object();
+    const auto* const status = details == nullptr ? nullptr : details->if_contains("status");
+    return status == nullptr || !status->is_string() ? std::string() : string_of(*status);
+}
+
+const json::array& entries_of(const json::value& answer) {
+    const auto* const entries = answer.if_array();
+    if (entries == nullptr) refuse_answer();
+    return *entries;
+}
+
+/// One entry of an answer that is a list. An error may come behind others that were in order.
+const json::object& checked_entry(const json::value& entry) {
+    const auto* const object = entry.if_object();
+    if (object == nullptr) refuse_answer();
+    const auto* const error = object->if_contains("error");
+    if (error == nullptr) return *object;
+    const auto* const details = error->if_object();
+    const auto* const code = details == nullptr ? nullptr : details->if_contains("code");
+    json::error_code no_number;
+    const auto status = code == nullptr ? 0U : code->to_number<unsigned>(no_number);
+    if (status == 0 || no_number) refuse_answer();
+    throw to_lock_error(status, status_in(*error), "Firestore");
 }
 
 std::string in_writes(json::array writes) {
@@ -190,41 +222,51 @@ std::string encode_removal(std::string_view name, std::string_view as_read) {
     return in_writes(std::move(writes));
 }
 
-stored_pair decode_read(std::string_view body, const document_names::pair& names) {
+stored_pair decode_read(std::string_view body, const document_names::pair& names,
+                        bool with_counter) {
     const json::value answer = parse(body);
-    const auto* const entries = answer.if_array();
-    if (entries == nullptr) refuse_answer();
     stored_pair read;
-    for (const auto& each : *entries) {
-        const auto* const entry = each.if_object();
-        const auto* const found = entry == nullptr ? nullptr : entry->if_contains("found");
-        if (found == nullptr) continue;
-        const auto* const document = found->if_object();
-        const auto* const name = document == nullptr ? nullptr : document->if_contains("name");
+    bool is_lock_told = false;
+    bool is_counter_told = !with_counter;
+    for (const auto& each : entries_of(answer)) {
+        const auto& entry = checked_entry(each);
+        const auto* const found = entry.if_contains("found");
+        const auto* const document = found == nullptr ? nullptr : found->if_object();
+        if (found != nullptr && document == nullptr) refuse_answer();
+        const auto* const name =
+            document == nullptr ? entry.if_contains("missing") : document->if_contains("name");
+        // An entry may tell nothing but the time.
+        if (name == nullptr && document == nullptr) continue;
         if (name == nullptr || !name->is_string()) refuse_answer();
         if (name->get_string() == names.lock) {
-            read.lock = read_lock(*document);
+            if (document != nullptr) read.lock = read_lock(*document);
+            is_lock_told = true;
         } else if (name->get_string() == names.counter) {
-            read.counter = read_counter(*document);
+            if (document != nullptr) read.counter = read_counter(*document);
+            is_counter_told = true;
         } else {
             refuse_answer();
         }
     }
+    // What is not there is said to be missing. Silence is no answer.
+    if (!is_lock_told || !is_counter_told) refuse_answer();
     return read;
 }
 
 std::vector<stored_lock> decode_search(std::string_view body) {
     const json::value answer = parse(body);
-    const auto* const entries = answer.if_array();
-    if (entries == nullptr) refuse_answer();
+    bool is_told = false;
     std::vector<stored_lock> found;
-    for (const auto& each : *entries) {
-        const auto* const entry = each.if_object();
-        const auto* const document = entry == nullptr ? nullptr : entry->if_contains("document");
+    for (const auto& each : entries_of(answer)) {
+        const auto& entry = checked_entry(each);
+        const auto* const document = entry.if_contains("document");
+        // Where nothing is found, the time is told at which that was so.
+        is_told = is_told || document != nullptr || entry.contains("readTime");
         if (document == nullptr) continue;
         if (!document->is_object()) refuse_answer();
         found.push_back(read_lock(document->get_object()));
     }
+    if (!is_told) refuse_answer();
     return found;
 }
 
@@ -254,9 +296,7 @@ std::string decode_error_status(std::string_view body) {
     }
     const auto* const object = answer->if_object();
     const auto* const error = object == nullptr ? nullptr : object->if_contains("error");
-    const auto* const details = error == nullptr ? nullptr : error->if_object();
-    const auto* const status = details == nullptr ? nullptr : details->if_contains("status");
-    return status == nullptr || !status->is_string() ? std::string() : string_of(*status);
+    return error == nullptr ? std::string() : status_in(*error);
 }
 
 }  // namespace syncguard::firestore

@@ -53,9 +53,11 @@ struct stored_pair {
 [[nodiscard]] std::string encode_removal(std::string_view name, std::string_view as_read);
 
 // Answers. These throw `lock_error`: invalid_argument if a document is not what SyncGuard writes,
-// internal if it is not an answer to the request.
+// internal if it is not an answer to the whole request, and what an error among it means.
 
-[[nodiscard]] stored_pair decode_read(std::string_view body, const document_names::pair& names);
+/// `with_counter` as in the request.
+[[nodiscard]] stored_pair decode_read(std::string_view body, const document_names::pair& names,
+                                      bool with_counter);
 [[nodiscard]] std::vector<stored_lock> decode_search(std::string_view body);
 
 /// The versions that the written documents have now, in their order; empty for one that was

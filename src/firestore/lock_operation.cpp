@@ -12,11 +12,33 @@ namespace {
 /// Nothing is remembered for longer on behalf of a server that does not come back.
 constexpr milliseconds longest_memory = std::chrono::hours(1);
 
+/// Empty for a request that has none.
+std::string key_of(const request& what) {
+    return std::visit(
+        [](const auto& each) {
+            if constexpr (requires { each.key; }) return std::string(each.key);
+            return std::string();
+        },
+        what);
+}
+
+request with_key(request what, std::string_view key) {
+    const auto replace = [key](auto& each) {
+        if constexpr (requires { each.key; }) each.key = key;
+    };
+    std::visit(replace, what);
+    return what;
+}
+
 }  // namespace
 
 lock_operation::lock_operation(const request& what, const call_limits& limits,
                                const std::shared_ptr<client>& by, completion done)
-    : operation(limits.deadline), what_(what), client_(by), done_(std::move(done)) {}
+    : operation(limits.deadline),
+      key_(key_of(what)),
+      what_(with_key(what, key_)),
+      client_(by),
+      done_(std::move(done)) {}
 
 void lock_operation::watch_for_stop(const std::stop_token& stop) {
     if (!stop.stop_possible()) return;
@@ -33,13 +55,27 @@ outcome lock_operation::result() {
 }
 
 boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interruption& limits) {
+    try {
+        co_await perform(store, limits);
+    } catch (const lock_error&) {
+        const bool is_late =
+            limits.has_happened() && limits.reason().code() == error_code::network_timeout;
+        if (!is_late || !so_far_.are_contended()) throw;
+        // The server did answer, again and again.
+        throw lock_error(error_code::service_unavailable,
+                         "nothing came off in time at " + store.server().where() +
+                             ": others kept changing the same documents; try again");
+    }
+}
+
+boost::asio::awaitable<void> lock_operation::perform(lock_store& store, net::interruption& limits) {
     limits.check();
     if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
-        outcome_ = co_await store.acquire(*acquisition, limits, in_doubt_);
+        outcome_ = co_await store.acquire(*acquisition, limits, so_far_);
     } else if (const auto* const release = std::get_if<release_request>(&what_)) {
-        outcome_ = co_await store.release(*release, limits);
+        outcome_ = co_await store.release(*release, limits, so_far_);
     } else if (const auto* const extension = std::get_if<extend_request>(&what_)) {
-        outcome_ = co_await store.extend(*extension, limits);
+        outcome_ = co_await store.extend(*extension, limits, so_far_);
     } else if (const auto* const question = std::get_if<is_locked_request>(&what_)) {
         outcome_ = co_await store.is_locked(*question, limits, remains_);
     } else if (const auto* const by_key = std::get_if<key_lookup_request>(&what_)) {
@@ -51,7 +87,7 @@ boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interru
 
 void lock_operation::fail(std::exception_ptr why) noexcept {
     failure_ = std::move(why);
-    if (in_doubt_) undo();
+    if (so_far_.is_in_doubt()) undo();
 }
 
 void lock_operation::abandon() noexcept {
@@ -76,9 +112,8 @@ void lock_operation::undo() noexcept {
     if (acquisition == nullptr || !by) return;
     try {
         const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
-        by->start(
-            std::make_shared<background_release>(acquisition->id, std::string(acquisition->key),
-                                                 std::chrono::steady_clock::now() + lifetime, by));
+        by->start(std::make_shared<background_release>(
+            acquisition->id, key_, std::chrono::steady_clock::now() + lifetime, by));
     } catch (const std::exception&) {  // the lock ends with its TTL
     }
 }

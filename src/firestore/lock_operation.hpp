@@ -2,6 +2,7 @@
 /// unknown.
 #pragma once
 
+#include "attempts.hpp"
 #include "client.hpp"
 
 #include <syncguard/engine.hpp>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 
 namespace syncguard::firestore {
 
@@ -35,15 +37,19 @@ class lock_operation : public operation {
     void fail(std::exception_ptr why) noexcept override;
     void announce() noexcept override;
 
+    [[nodiscard]] boost::asio::awaitable<void> perform(lock_store& store,
+                                                       net::interruption& limits);
     void undo() noexcept;
     void clean_up() noexcept;
 
+    /// Of the request, whose own view may end with the call, before this does.
+    const std::string key_;
     const request what_;
     const std::weak_ptr<client> client_;
     completion done_;
     outcome outcome_;
     std::exception_ptr failure_;
-    bool in_doubt_ = false;
+    attempts so_far_;
     std::optional<stored_lock> remains_;
     /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
     std::atomic<bool> announced_or_abandoned_{false};

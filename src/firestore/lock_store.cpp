@@ -77,15 +77,13 @@ lock_store::lock_store(service& server, const options& store, const warning_hand
       random_(std::random_device{}()) {}
 
 lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
-                                                   net::interruption& limits, bool& in_doubt) {
+                                                   net::interruption& limits, attempts& so_far) {
     const auto names = names_.of(what.key);
-    attempts so_far;
     while (true) {
         const unix_time now = clock_();
         const auto found = co_await recall_or_read(names, so_far, limits);
         if (found.lock && found.lock->record.id == what.id) {
             // An earlier commit got through, though its answer did not.
-            in_doubt = false;
             const auto& record = found.lock->record;
             known_lock known{names.lock, found.lock->version, record.expires_at, found.counter};
             held_.remember(what.id, std::move(known));
@@ -94,7 +92,6 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         const auto granted = grant_on(found, what, now);
         if (!granted) {
             // Whoever has it has raised the counter, too: no earlier commit can come through.
-            in_doubt = false;
             co_return outcome::locked(time_until_free(found.lock->record, now));
         }
         std::string versions = versions_of(found);
@@ -103,32 +100,30 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         std::string body = encode_grant(names, found, *granted);
         const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
         if (!written.empty()) {
-            in_doubt = false;
             known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
             known.counter = stored_counter{counter_of(granted->fence), written.back()};
             held_.remember(what.id, std::move(known));
             co_return outcome::granted(granted->expires_at, granted->fence);
         }
-        in_doubt = so_far.doubt().has_value();
         co_await limits.pause(so_far.pause(random()));
     }
 }
 
 lock_store::awaitable<outcome> lock_store::release(const release_request& what,
-                                                   net::interruption& limits) {
-    return change_owned(removal{what.id}, what.key, limits);
+                                                   net::interruption& limits, attempts& so_far) {
+    return change_owned(removal{what.id}, what.key, limits, so_far);
 }
 
 lock_store::awaitable<outcome> lock_store::extend(const extend_request& what,
-                                                  net::interruption& limits) {
-    return change_owned(extension{what.id, what.ttl}, what.key, limits);
+                                                  net::interruption& limits, attempts& so_far) {
+    return change_owned(extension{what.id, what.ttl}, what.key, limits, so_far);
 }
 
 /// Finds the lock with an id, verifies that it is live, and changes exactly what was found.
 template <class Change>
 lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::string_view key,
-                                                        net::interruption& limits) {
-    attempts so_far;
+                                                        net::interruption& limits,
+                                                        attempts& so_far) {
     while (true) {
         const unix_time now = clock_();
         auto known = so_far.is_first() ? held_.find(change.id) : std::nullopt;
@@ -230,7 +225,7 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
                                                     bool with_counter, net::interruption& limits) {
     std::string body = encode_read(names, with_counter);
     const auto answer = co_await answer_to("batchGet", std::move(body), limits);
-    co_return decode_read(answer, names);
+    co_return decode_read(answer, names, with_counter);
 }
 
 /// What is stored under a key. At first, a key that was released here is taken for free.
@@ -274,10 +269,14 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
                                                                net::interruption& limits) {
     net::http_response answer;
     std::optional<lock_error> lost;
+    so_far.begin();
     try {
         answer = co_await server_.call("commit", std::move(body), false, limits);
     } catch (const net::exchange_broken& why) {
         lost = why;
+    } catch (const lock_error&) {
+        so_far.had_no_effect();
+        throw;
     }
     if (lost) {
         so_far.failed(setback::lost, *std::move(lost), std::move(versions));
@@ -297,6 +296,7 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
     const auto status = decode_error_status(answer.body);
     auto why = to_lock_error(answer.status, status, server_.where());
     if (!leaves_doubt(answer.status) && !is_conflict(answer.status, status)) {
+        so_far.had_no_effect();
         throw lock_error(why);
     }
     so_far.failed(meaning_of(answer.status, status), std::move(why), std::move(versions));
@@ -316,7 +316,7 @@ void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found,
 }
 
 void lock_store::mind_the_clock() {
-    const auto& skew = server_.clocks().value();
+    const auto skew = server_.clocks().value();
     const bool is_wrong = skew && skew->proven() >= skew_to_warn_of;
     if (is_wrong && !has_warned_of_clock_) {
         warn(on_warning_, "this host's clock differs from that of " + server_.where() +
@@ -328,7 +328,7 @@ void lock_store::mind_the_clock() {
 
 void lock_store::refuse_with_wrong_clock() const {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse) return;
-    const auto& skew = server_.clocks().value();
+    const auto skew = server_.clocks().value();
     if (!skew || skew->proven() < skew_to_refuse) return;
     throw lock_error(error_code::service_unavailable,
                      "this host's clock differs from that of " + server_.where() + " by at least " +

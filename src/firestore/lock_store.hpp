@@ -43,12 +43,14 @@ class lock_store {
 
     [[nodiscard]] service& server() noexcept { return server_; }
 
-    /// `in_doubt` tells after a failure whether the lock may have been granted, or may yet be.
+    // `so_far` is fresh. It tells after a failure whether the change may have been made, or may yet
+    // be.
     [[nodiscard]] awaitable<outcome> acquire(const acquire_request& what, net::interruption& limits,
-                                             bool& in_doubt);
-    [[nodiscard]] awaitable<outcome> release(const release_request& what,
-                                             net::interruption& limits);
-    [[nodiscard]] awaitable<outcome> extend(const extend_request& what, net::interruption& limits);
+                                             attempts& so_far);
+    [[nodiscard]] awaitable<outcome> release(const release_request& what, net::interruption& limits,
+                                             attempts& so_far);
+    [[nodiscard]] awaitable<outcome> extend(const extend_request& what, net::interruption& limits,
+                                            attempts& so_far);
     /// `remains` receives the lock that may be cleaned up, if there is one.
     [[nodiscard]] awaitable<outcome> is_locked(const is_locked_request& what,
                                                net::interruption& limits,
@@ -80,7 +82,7 @@ class lock_store {
                                                         net::interruption& limits);
     template <class Change>
     [[nodiscard]] awaitable<outcome> change_owned(Change change, std::string_view key,
-                                                  net::interruption& limits);
+                                                  net::interruption& limits, attempts& so_far);
 
     void warn_of_duplicates(const std::vector<stored_lock>& found, const lock_id& id) const;
     void mind_the_clock();

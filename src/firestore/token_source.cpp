@@ -1,10 +1,12 @@
 #include "token_source.hpp"
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace syncguard::firestore {
@@ -38,6 +40,23 @@ net::http_pool::settings server_of(const credentials& whose) {
 
 }  // namespace
 
+/// When this goes, the request has ended: also where the coroutine that has it is swept away,
+/// because there was no memory to go on with it.
+class token_source::errand {
+  public:
+    explicit errand(token_source& of) : of_(&of) {}
+    errand(errand&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    errand& operator=(errand&&) = delete;
+    ~errand() {
+        if (of_ == nullptr) return;
+        of_->fetching_.reset();
+        of_->changed_.cancel();
+    }
+
+  private:
+    token_source* of_;
+};
+
 token_source::token_source(asio::io_context& context, credentials whose, net::lazy_tls_context& tls,
                            net::shown_sockets& shown)
     : context_(context),
@@ -62,6 +81,7 @@ asio::awaitable<std::string> token_source::get(net::interruption& limits) {
     }
     limits.check();
     if (failure_) throw lock_error(*failure_);
+    if (token_.empty()) throw std::bad_alloc();
     co_return token_;
 }
 
@@ -79,29 +99,33 @@ void token_source::stop() {
 
 void token_source::begin_fetching() {
     fetching_ = std::make_shared<net::interruption>(context_);
+    errand mine(*this);
     fetching_->happen_at(
         steady_clock::now() + longest_fetch,
         {error_code::network_timeout, server_.where() + " gave no access token in time"});
-    asio::co_spawn(context_, fetch(), [this](const std::exception_ptr& /*none*/) {
-        fetching_.reset();
-        changed_.cancel();
-    });
+    asio::co_spawn(context_, fetch(std::move(mine)), asio::detached);
 }
 
-asio::awaitable<void> token_source::fetch() {
+asio::awaitable<void> token_source::fetch([[maybe_unused]] errand mine) {
     const auto limits = fetching_;
+    std::optional<net::http_response> answer;
     try {
         const auto begun = steady_clock::now();
         const auto request = token_request(
             whose_, std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
-        const auto answer = co_await server_.call(request, *limits);
-        auto fresh = decode_token(answer, server_.where());
+        answer = co_await server_.call(request, *limits);
+        auto fresh = decode_token(*answer, server_.where());
         token_ = std::move(fresh.text);
         renew_at_ = begun + fresh.lifetime - std::min(renewal_ahead, fresh.lifetime / 2);
         usable_until_ = begun + fresh.lifetime - std::min(margin_at_the_end, fresh.lifetime / 4);
         failure_.reset();
+    } catch (const net::exchange_broken& why) {
+        failure_ = why;
     } catch (const lock_error& why) {
-        failure_ = explained(why);
+        constexpr unsigned not_found = 404;
+        const bool is_nobody_there = !answer && !limits->has_happened();
+        const bool has_no_account = answer && answer->status == not_found;
+        failure_ = is_nobody_there || has_no_account ? explained(why) : why;
     } catch (const std::exception& why) {
         failure_.emplace(error_code::internal, why.what());
     }
@@ -114,7 +138,7 @@ asio::awaitable<void> token_source::fetch() {
 
 lock_error token_source::explained(const lock_error& why) const {
     if (!std::holds_alternative<metadata_server>(whose_)) return why;
-    return {why.code() == error_code::rate_limited ? why.code() : error_code::auth_failed,
+    return {error_code::auth_failed,
             std::string("no Google credentials were found: set GOOGLE_APPLICATION_CREDENTIALS to "
                         "the file of a service account; outside of Google's machines nothing else "
                         "helps (") +

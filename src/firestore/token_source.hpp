@@ -39,8 +39,11 @@ class token_source {
   private:
     using time_point = std::chrono::steady_clock::time_point;
 
+    class errand;
+
     void begin_fetching();
-    [[nodiscard]] boost::asio::awaitable<void> fetch();
+    [[nodiscard]] boost::asio::awaitable<void> fetch(errand mine);
+    /// Where there is nobody who would give out tokens.
     [[nodiscard]] lock_error explained(const lock_error& why) const;
 
     boost::asio::io_context& context_;

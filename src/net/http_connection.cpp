@@ -1,5 +1,6 @@
 #include "http_connection.hpp"
 
+#include "host_lookup.hpp"
 #include "tls.hpp"
 
 #include <boost/asio/connect.hpp>
@@ -11,6 +12,7 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,17 +30,6 @@ namespace {
 
 /// No answer that is waited for here comes near it.
 constexpr std::uint64_t largest_body = std::uint64_t{16} * 1024 * 1024;
-
-/// A name lookup cannot be stopped: whoever waits for it may leave, and it ends by itself.
-struct lookup {
-    explicit lookup(asio::io_context& context) : resolver(context), done(context) {}
-
-    asio::ip::tcp::resolver resolver;
-    asio::steady_timer done;
-    bool has_ended = false;
-    boost::system::error_code problem;
-    std::vector<asio::ip::tcp::endpoint> found;
-};
 
 http::request<http::string_body> as_message(const http_request& what, const http_origin& origin) {
     const bool is_post = what.method == http_request::verb::post;
@@ -66,70 +57,39 @@ http_connection::http_connection(asio::io_context& context, const http_origin& o
       shown_(shown),
       socket_(context) {}
 
-asio::awaitable<void> http_connection::open(interruption& limits,
-                                            std::chrono::milliseconds at_most) {
-    open_until_ = steady_clock::now() + at_most;
-    auto candidates = co_await resolve(limits);
-    check_time(at_most);
+asio::awaitable<void> http_connection::open(interruption& limits, time_point until) {
+    auto candidates = co_await find_host(context_, origin_, where_, until, limits);
+    co_await open_to(std::move(candidates), limits, until);
+}
 
+asio::awaitable<void> http_connection::open_to(std::vector<tcp::endpoint> candidates,
+                                               interruption& limits, time_point until) {
+    check_time(until);
     limits.check();
     std::function<void()> stop = [this] { close(); };
     const interruption::scope connecting(limits, std::move(stop));
     // It may have come due just before it was stopped.
     const auto still_at_it = std::make_shared<char>();
-    asio::steady_timer limit(context_, open_until_);
+    asio::steady_timer limit(context_, until);
     limit.async_wait([this, weak = std::weak_ptr(still_at_it)](const auto& stopped) {
         if (!stopped && !weak.expired()) close();
     });
     std::exception_ptr failure;
     try {
-        co_await connect(std::move(candidates));
+        co_await connect(std::move(candidates), limits, until);
         if (tls_context_ != nullptr) co_await secure();
     } catch (const lock_error&) {
         failure = std::current_exception();
     }
     limits.check();
-    check_time(at_most);
+    check_time(until);
     if (failure) std::rethrow_exception(failure);
     may_stay_ = true;
 }
 
-asio::awaitable<std::vector<http_connection::tcp::endpoint>> http_connection::resolve(
-    interruption& limits) {
-    std::vector<tcp::endpoint> found;
-    boost::system::error_code not_an_address;
-    const auto address = asio::ip::make_address(origin_.host, not_an_address);
-    if (!not_an_address) {
-        found.emplace_back(address, origin_.port);
-        co_return found;
-    }
-    // Asked anew for each connection: a name may come to mean another server.
-    const auto search = std::make_shared<lookup>(context_);
-    search->resolver.async_resolve(origin_.host, std::to_string(origin_.port),
-                                   [search](const boost::system::error_code& problem,
-                                            const tcp::resolver::results_type& results) {
-                                       search->has_ended = true;
-                                       search->problem = problem;
-                                       for (const auto& each : results)
-                                           search->found.push_back(each.endpoint());
-                                       search->done.cancel();
-                                   });
-    limits.check();
-    std::function<void()> stop = [search] { search->done.cancel(); };
-    const interruption::scope waiting(limits, std::move(stop));
-    search->done.expires_at(open_until_);
-    boost::system::error_code woken;
-    auto token = asio::redirect_error(use_awaitable, woken);
-    if (!search->has_ended) co_await search->done.async_wait(token);
-    limits.check();
-    if (search->has_ended && search->problem) {
-        throw lock_error(error_code::service_unavailable,
-                         "cannot find the host of " + where_ + ": " + search->problem.message());
-    }
-    co_return std::move(search->found);
-}
-
-asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candidates) {
+/// Returns without a connection if time is up, or if it was interrupted.
+asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candidates,
+                                               const interruption& limits, time_point until) {
     boost::system::error_code problem = asio::error::host_not_found;
     for (std::size_t tried = 0; tried < candidates.size() && problem; ++tried) {
         if (tried > 0) close();
@@ -142,11 +102,17 @@ asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candid
             continue;
         }
         shown_.show(made);
-        socket_.assign(protocol, made);
+        try {
+            socket_.assign(protocol, made);
+        } catch (...) {
+            shown_.hide(made);
+            ::close(made);
+            throw;
+        }
         // Of the time that is left each gets its share, so that a dead address leaves some to the
         // others.
-        asio::steady_timer share(context_,
-                                 time_left() / static_cast<int>(candidates.size() - tried));
+        const auto left = std::max(until - steady_clock::now(), steady_clock::duration(0));
+        asio::steady_timer share(context_, left / static_cast<int>(candidates.size() - tried));
         const auto still_at_it = std::make_shared<char>();
         share.async_wait([this, weak = std::weak_ptr(still_at_it)](const auto& stopped) {
             boost::system::error_code ignored;
@@ -154,7 +120,8 @@ asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candid
         });
         auto token = asio::redirect_error(use_awaitable, problem);
         co_await socket_.async_connect(candidates[tried], token);
-        if (steady_clock::now() >= open_until_) co_return;
+        // Whatever came of it, the socket may be closed, and nothing would close the next one.
+        if (limits.has_happened() || steady_clock::now() >= until) co_return;
         if (problem == asio::error::operation_aborted) problem = asio::error::timed_out;
     }
     if (problem) {
@@ -241,15 +208,10 @@ void http_connection::close() noexcept {
     socket_.close(ignored);
 }
 
-steady_clock::duration http_connection::time_left() const {
-    return std::max(open_until_ - steady_clock::now(), steady_clock::duration(0));
-}
-
-void http_connection::check_time(std::chrono::milliseconds at_most) const {
-    if (steady_clock::now() < open_until_) return;
-    throw lock_error(error_code::network_timeout, where_ +
-                                                      " did not complete the connection within " +
-                                                      std::to_string(at_most.count()) + " ms");
+void http_connection::check_time(time_point until) const {
+    if (steady_clock::now() < until) return;
+    throw lock_error(error_code::network_timeout,
+                     where_ + " did not complete the connection in time");
 }
 
 exchange_broken http_connection::broken(const boost::system::error_code& problem) const {

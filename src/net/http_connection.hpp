@@ -24,6 +24,7 @@ namespace syncguard::net {
 class http_connection {
   public:
     using tcp = boost::asio::ip::tcp;
+    using time_point = std::chrono::steady_clock::time_point;
 
     /// All arguments outlive the connection; `tls` is null for none. `where` is what messages call
     /// the server.
@@ -33,10 +34,14 @@ class http_connection {
     http_connection& operator=(const http_connection&) = delete;
     ~http_connection() { close(); }
 
-    /// Finds the host, connects, and secures the connection, all within `at_most`. Throws
-    /// `lock_error`, after which the connection is of no use.
-    [[nodiscard]] boost::asio::awaitable<void> open(interruption& limits,
-                                                    std::chrono::milliseconds at_most);
+    /// Finds the host, connects, and secures the connection, all by that time. Throws `lock_error`,
+    /// after which the connection is of no use: network_timeout if time is up, and the reason of an
+    /// interruption, at once.
+    [[nodiscard]] boost::asio::awaitable<void> open(interruption& limits, time_point until);
+
+    /// The same with the host's addresses, which are tried one after the other.
+    [[nodiscard]] boost::asio::awaitable<void> open_to(std::vector<tcp::endpoint> candidates,
+                                                       interruption& limits, time_point until);
 
     /// Sends a request and receives its answer. Throws the reason of an interruption that came
     /// before, else `exchange_broken`; then the connection is closed: the answer may still come,
@@ -54,11 +59,11 @@ class http_connection {
     void close() noexcept;
 
   private:
-    [[nodiscard]] boost::asio::awaitable<std::vector<tcp::endpoint>> resolve(interruption& limits);
-    [[nodiscard]] boost::asio::awaitable<void> connect(std::vector<tcp::endpoint> candidates);
+    [[nodiscard]] boost::asio::awaitable<void> connect(std::vector<tcp::endpoint> candidates,
+                                                       const interruption& limits,
+                                                       time_point until);
     [[nodiscard]] boost::asio::awaitable<void> secure();
-    [[nodiscard]] std::chrono::steady_clock::duration time_left() const;
-    void check_time(std::chrono::milliseconds at_most) const;
+    void check_time(time_point until) const;
     [[nodiscard]] exchange_broken broken(const boost::system::error_code& problem) const;
 
     boost::asio::io_context& context_;
@@ -69,7 +74,6 @@ class http_connection {
     tcp::socket socket_;
     std::optional<boost::asio::ssl::stream<tcp::socket&>> tls_;
     boost::beast::flat_buffer received_;
-    std::chrono::steady_clock::time_point open_until_{};
     bool heard_something_ = false;
     bool may_stay_ = false;
 };

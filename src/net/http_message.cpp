@@ -26,6 +26,12 @@ bool is_host(std::string_view text) {
     });
 }
 
+/// Nothing that would end the line of a request, or a part of it.
+bool is_target(std::string_view text) {
+    return std::none_of(text.begin(), text.end(),
+                        [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; });
+}
+
 /// `port` stays as it is where the text names none.
 bool read_authority(std::string_view text, http_origin& read, bool needs_port) {
     std::string_view port;
@@ -74,6 +80,7 @@ std::optional<http_location> parse_http_url(std::string_view url) {
     }
     const auto slash = std::min(url.find('/'), url.size());
     if (!read_authority(url.substr(0, slash), read.origin, false)) return std::nullopt;
+    if (!is_target(url.substr(slash))) return std::nullopt;
     read.target = slash == url.size() ? "/" : std::string(url.substr(slash));
     return read;
 }

@@ -48,7 +48,7 @@ asio::awaitable<http_response> http_pool::call(const http_request& what, interru
             mine.connection =
                 std::make_unique<http_connection>(context_, how_.origin, how_.where,
                                                   tls_ == nullptr ? nullptr : &tls_->get(), shown_);
-            co_await mine.connection->open(limits, how_.connect_timeout);
+            co_await mine.connection->open(limits, steady_clock::now() + how_.connect_timeout);
         }
         try {
             co_return co_await mine.connection->exchange(what, limits);

@@ -3,6 +3,7 @@
 
 #include <boost/json.hpp>
 
+#include <functional>
 #include <future>
 #include <thread>
 #include <vector>
@@ -29,6 +30,24 @@ TEST_P(firestore_http, a_conflict_is_resolved_within_the_call) {
     EXPECT_TRUE(door_->release(*lease).ok);
     EXPECT_FALSE(is_stored("k"));
     EXPECT_EQ(proxy_->faults_left(), 0U);
+}
+
+TEST_P(firestore_http, contention_that_lasts_to_the_deadline_is_told_as_such) {
+    const auto locks = open(1500ms);
+    auto lease = acquire(locks, "held");
+    ASSERT_TRUE(lease);
+    proxy_->fail_all("commit", {.status = 409, .word = "ABORTED"});
+    const auto expect_contention = [](const std::function<void()>& action) {
+        const auto failure = expect_error(error_code::service_unavailable, action);
+        ASSERT_TRUE(failure);
+        EXPECT_NE(std::string(failure->what()).find("others kept changing"), std::string::npos)
+            << failure->what();
+    };
+    expect_contention([&] { (void)acquire(locks, "k"); });
+    expect_contention([&] { (void)door_->extend(*lease, {.ttl = 90s}); });
+    expect_contention([&] { (void)door_->release(*lease); });
+    EXPECT_FALSE(is_stored("k"));
+    EXPECT_TRUE(is_stored("held"));
 }
 
 TEST_P(firestore_http, a_refusal_that_is_no_conflict_ends_the_call_although_it_looks_like_one) {
@@ -65,6 +84,25 @@ TEST_P(firestore_http, an_error_of_the_server_is_told_by_its_kind_and_nothing_is
             EXPECT_FALSE(is_stored("k")) << each.status << method;
         }
     }
+}
+
+TEST_P(firestore_http, a_search_that_fails_is_told_by_its_kind_and_touches_nothing) {
+    const auto id = acquire(open_directly(), "k")->detach();
+    const auto locks = open();
+    EXPECT_FALSE(door_->is_locked(locks, "other", {}));
+    proxy_->fail_next("runQuery", {.status = 503, .word = "UNAVAILABLE"});
+    expect_error(error_code::service_unavailable, [&] { (void)door_->release(locks, id, {}); });
+    proxy_->fail_next("runQuery", {.status = 429, .word = "RESOURCE_EXHAUSTED"});
+    expect_error(error_code::rate_limited,
+                 [&] { (void)door_->extend(locks, id, {.ttl = 60s}, {}); });
+    EXPECT_EQ(proxy_->requests("commit"), 0U);
+    // On a connection of its own, a cut is an answer; on one that was kept, it is asked again.
+    proxy_->fail_next("runQuery", {.how = ending::cut});
+    expect_error(error_code::service_unavailable, [&] { (void)door_->release(open(), id, {}); });
+    EXPECT_TRUE(is_stored("k"));
+    proxy_->fail_next("runQuery", {.how = ending::cut});
+    EXPECT_TRUE(door_->release(locks, id, {}).ok);
+    EXPECT_FALSE(is_stored("k"));
 }
 
 TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_answer) {

@@ -84,6 +84,16 @@ class firestore_clients : public testing::Test {
     }
 
     static constexpr int clients = 10;
+    /// None may stall, however slow the machine is.
+    static constexpr auto longest_call = 20s;
+
+    template <class Call>
+    static auto timed(Call call) {
+        const auto begin = steady_clock::now();
+        auto result = call();
+        EXPECT_LT(steady_clock::now() - begin, longest_call);
+        return result;
+    }
 
     /// Ten clients of their own, each of which gets `grants` locks, trying again while its key is
     /// locked. What a user would see as an error ends up in the test's report.
@@ -98,10 +108,10 @@ class firestore_clients : public testing::Test {
                         {.operation_timeout = 30s});
                     const std::string key = one_key ? "k" : "k" + std::to_string(i);
                     for (int n = 0; n < grants;) {
-                        auto lease = locks.acquire(key, {.ttl = 60s});
+                        auto lease = timed([&] { return locks.acquire(key, {.ttl = 60s}); });
                         if (!lease) continue;
-                        EXPECT_TRUE(lease->extend({.ttl = 60s}).ok);
-                        EXPECT_TRUE(lease->release().ok);
+                        EXPECT_TRUE(timed([&] { return lease->extend({.ttl = 60s}); }).ok);
+                        EXPECT_TRUE(timed([&] { return lease->release(); }).ok);
                         ++granted;
                         ++n;
                     }

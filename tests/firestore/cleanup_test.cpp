@@ -1,6 +1,7 @@
 /// What `is_locked` may remove where it was asked to, and when.
 #include "on_firestore.hpp"
 #include "support/eventually.hpp"
+#include "support/firestore_proxy.hpp"
 
 namespace syncguard::test {
 namespace {
@@ -47,16 +48,24 @@ TEST_F(firestore_cleanup, happens_only_where_it_was_asked_for) {
     EXPECT_TRUE(is_stored());
 }
 
-TEST_F(firestore_cleanup, does_not_remove_what_has_become_another_lock) {
-    const auto cleaning = open({.cleanup_in_is_locked = true});
+TEST_F(firestore_cleanup, does_not_remove_what_has_become_another_lock_meanwhile) {
+    firestore_proxy proxy(project_->port());
+    const firestore::backend cleaning({.project = project_->name(),
+                                       .emulator_host = proxy.host(),
+                                       .cleanup_in_is_locked = true,
+                                       .clock = clock_.as_wall_clock()},
+                                      {.operation_timeout = 20s});
     clock_.advance(20s);
-    for (int i = 0; i < 5; ++i) {
-        (void)cleaning.is_locked("k");
-        auto lease = open().acquire("k");
-        ASSERT_TRUE(lease);
-        EXPECT_TRUE(cleaning.is_locked("k"));
-        EXPECT_TRUE(lease->release().ok);
-    }
+    proxy.fail_next("commit", {.how = request_fault::ending::hold});
+    EXPECT_FALSE(cleaning.is_locked("k"));
+    ASSERT_TRUE(eventually([&] { return proxy.requests("commit") == 1; }));
+
+    auto lease = open().acquire("k");
+    ASSERT_TRUE(lease);
+    proxy.resume();
+    ASSERT_TRUE(eventually([&] { return proxy.forwarded("commit") == 1; }));
+    EXPECT_TRUE(cleaning.is_locked("k"));
+    EXPECT_TRUE(lease->release().ok);
 }
 
 }  // namespace

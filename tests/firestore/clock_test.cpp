@@ -3,24 +3,30 @@
 #include "on_firestore.hpp"
 #include "support/expect_error.hpp"
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 
 namespace syncguard::test {
 namespace {
 
+std::string as_date(unix_time time) {
+    const auto shown =
+        std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
+    std::tm parts{};
+    ::gmtime_r(&shown, &parts);
+    std::array<char, 64> text{};
+    const auto length =
+        std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    return {text.data(), length};
+}
+
 /// The time of a server whose clock is that far ahead.
 std::function<std::string()> ahead_by(milliseconds difference) {
     return [difference] {
-        const auto shown =
-            std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(
-                std::chrono::system_clock::now() + difference));
-        std::tm parts{};
-        ::gmtime_r(&shown, &parts);
-        std::array<char, 64> text{};
-        const auto length =
-            std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
-        return std::string(text.data(), length);
+        return as_date(std::chrono::floor<milliseconds>(std::chrono::system_clock::now()) +
+                       difference);
     };
 }
 
@@ -51,6 +57,41 @@ TEST_F(clock_check, measures_the_difference_in_either_direction) {
     }
 }
 
+TEST_F(clock_check, measures_as_closely_as_a_distant_server_allows) {
+    google_.show_date(ahead_by(300ms));
+    google_.answer_after(150ms);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto skew = firestore::measure_clock_skew(options(), 60s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+    EXPECT_LE(skew.at_least, 300ms);
+    EXPECT_GE(skew.at_most, 300ms);
+    // One answer alone would leave a second and more.
+    EXPECT_LT(skew.at_most - skew.at_least, 1s);
+}
+
+TEST_F(clock_check, tells_at_its_end_what_is_known_until_then) {
+    google_.show_date([] { return as_date(unix_time(1'000'000s)); });
+    auto store = options();
+    // Both stand still: no answer tells more than the first.
+    store.clock = [] { return unix_time(1'000'000s); };
+    const auto skew = firestore::measure_clock_skew(store, 300ms);
+    EXPECT_EQ(skew.at_least, 0ms);
+    EXPECT_EQ(skew.at_most, 999ms);
+}
+
+TEST_F(clock_check, is_not_confused_by_a_clock_that_is_set_back_in_the_middle) {
+    google_.show_date(ahead_by(0ms));
+    auto store = options();
+    std::atomic<int> calls{0};
+    store.clock = [&calls] {
+        const auto now = std::chrono::floor<milliseconds>(std::chrono::system_clock::now());
+        return calls++ == 0 ? now : now - 5s;
+    };
+    const auto skew = firestore::measure_clock_skew(store, 30s);
+    EXPECT_LE(skew.at_least, 5s);
+    EXPECT_GE(skew.at_most, 5s);
+}
+
 TEST_F(clock_check, fails_where_the_server_does_not_tell_the_time) {
     expect_error(error_code::service_unavailable,
                  [&] { (void)firestore::measure_clock_skew(options(), 20s); });
@@ -75,6 +116,55 @@ TEST_F(clock_check, warns_once_of_clocks_that_differ) {
     const auto messages = warnings_.all();
     ASSERT_EQ(messages.size(), 1U);
     EXPECT_NE(messages[0].find("NTP"), std::string::npos) << messages[0];
+}
+
+/// Both clocks are the test's: what is proven does not depend on how fast the machine is.
+class clock_thresholds : public clock_check {
+  protected:
+    /// A backend that has heard of the beginning of the server's next second.
+    [[nodiscard]] firestore::backend open_and_listen(milliseconds difference) {
+        google_.show_date([this, difference] { return as_date(clock_.now() + difference); });
+        auto store = options(firestore::on_clock_skew::refuse);
+        store.clock = clock_.as_wall_clock();
+        firestore::backend locks(store, {.operation_timeout = 20s,
+                                         .on_release_error = {},
+                                         .dispose_timeout = {},
+                                         .on_warning = warnings_.handler()});
+        for (int i = 0; i <= 50; ++i) {
+            (void)locks.is_locked("k");
+            clock_.advance(20ms);
+        }
+        return locks;
+    }
+    manual_clock clock_;
+};
+
+TEST_F(clock_thresholds, a_difference_of_150_ms_is_nothing) {
+    for (const milliseconds difference : {150ms, -150ms}) {
+        const auto locks = open_and_listen(difference);
+        EXPECT_TRUE(locks.acquire("k"));
+        EXPECT_TRUE(warnings_.all().empty());
+    }
+}
+
+TEST_F(clock_thresholds, a_difference_of_300_ms_is_warned_of_and_not_refused) {
+    std::size_t warned = 0;
+    for (const milliseconds difference : {300ms, -300ms}) {
+        const auto locks = open_and_listen(difference);
+        EXPECT_TRUE(locks.acquire("k"));
+        EXPECT_EQ(warnings_.all().size(), ++warned);
+    }
+}
+
+TEST_F(clock_thresholds, a_difference_of_600_ms_is_refused_and_stays_so) {
+    for (const milliseconds difference : {600ms, -600ms}) {
+        const auto locks = open_and_listen(difference);
+        // The refusals' own reads are all that is heard of the server.
+        for (int i = 0; i < 60; ++i) {
+            expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
+            clock_.advance(15s + 270ms);
+        }
+    }
 }
 
 TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_if_told_to_but_always_releases) {

@@ -1,4 +1,6 @@
 /// Credentials and tokens: found as Google's clients find them, fetched once, never shown.
+#include "../../src/firestore/credentials.hpp"
+
 #include "local_google.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -9,7 +11,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <set>
 #include <thread>
 
 namespace syncguard::test {
@@ -149,18 +150,38 @@ TEST_F(tokens, are_fetched_once_for_many_threads_and_kept) {
 }
 
 TEST_F(tokens, are_renewed_ahead_of_their_end_without_anybody_waiting) {
-    // Renewed from half of its life on, as long as it serves.
-    giver_.set_lifetime(4);
+    // Renewed from half of its life on, and used for three quarters of it.
+    giver_.set_lifetime(12);
     const auto locks = open(account_.path());
+    EXPECT_FALSE(locks.is_locked("k"));
+    giver_.hold();
     ASSERT_TRUE(eventually([&] {
         EXPECT_FALSE(locks.is_locked("k"));
-        return giver_.requests().size() >= 2;
+        return giver_.requests().size() == 2;
     }));
-    ASSERT_TRUE(eventually([&] {
+    // The second one is still to come.
+    EXPECT_FALSE(locks.is_locked("k"));
+    EXPECT_EQ(google_.tokens_seen().back(), "token-1");
+    giver_.resume();
+    EXPECT_TRUE(eventually([&] {
         EXPECT_FALSE(locks.is_locked("k"));
-        const auto seen = google_.tokens_seen();
-        return std::set(seen.begin(), seen.end()).size() >= 2;
+        return google_.tokens_seen().back() == "token-2";
     }));
+    EXPECT_EQ(giver_.requests().size(), 2U);
+}
+
+TEST_F(tokens, that_the_server_no_longer_accepts_are_replaced_once_for_many_threads) {
+    const auto locks = open(account_.path());
+    EXPECT_FALSE(locks.is_locked("k"));
+    google_.accept_only("token-2");
+    // So that all of them are under way with the first one.
+    google_.answer_after(200ms);
+    {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < 10; ++i)
+            threads.emplace_back([&] { EXPECT_FALSE(locks.is_locked("k")); });
+    }
+    EXPECT_EQ(giver_.requests().size(), 2U);
 }
 
 TEST_F(tokens, that_the_server_no_longer_accepts_are_replaced_within_the_call) {
@@ -184,7 +205,9 @@ TEST_F(tokens, that_are_never_accepted_fail_the_call) {
 }
 
 TEST_F(tokens, that_are_refused_fail_the_call_without_a_secret_and_the_next_call_tries_again) {
-    giver_.refuse_with(400, R"({"error":"invalid_grant","error_description":"robot@example.com"})");
+    giver_.refuse_with(
+        {.status = 400,
+         .body = R"({"error":"invalid_grant","error_description":"robot@example.com"})"});
     const auto locks = open(account_.path());
     const auto failure = expect_error(error_code::auth_failed, [&] { (void)locks.acquire("k"); });
     ASSERT_TRUE(failure);
@@ -194,13 +217,13 @@ TEST_F(tokens, that_are_refused_fail_the_call_without_a_secret_and_the_next_call
     EXPECT_EQ(said.find("assertion"), std::string::npos) << said;
     EXPECT_EQ(said.find("PRIVATE"), std::string::npos) << said;
 
-    giver_.refuse_with(503, "");
+    giver_.refuse_with({.status = 503});
     expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
-    giver_.refuse_with(429, "");
+    giver_.refuse_with({.status = 429});
     expect_error(error_code::rate_limited, [&] { (void)locks.acquire("k"); });
-    giver_.refuse_with(200, "not a token");
+    giver_.refuse_with({.status = 200, .body = "not a token"});
     expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });
-    giver_.refuse_with(200, R"({"access_token":"a\r\nb","expires_in":5})");
+    giver_.refuse_with({.status = 200, .body = R"({"access_token":"a\r\nb","expires_in":5})"});
     expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });
     giver_.accept_again();
     EXPECT_TRUE(locks.acquire("k"));
@@ -264,6 +287,40 @@ TEST_F(tokens, that_are_nowhere_to_be_had_are_explained) {
     ASSERT_TRUE(failure);
     EXPECT_NE(std::string(failure->what()).find("GOOGLE_APPLICATION_CREDENTIALS"),
               std::string::npos);
+}
+
+TEST_F(tokens, that_the_metadata_server_does_not_give_are_told_by_the_kind_of_its_failure) {
+    const std::string host = "127.0.0.1:" + std::to_string(giver_.server().port());
+    ::setenv("CLOUDSDK_CONFIG", folder_.path().c_str(), 1);
+    ::setenv("GCE_METADATA_HOST", host.c_str(), 1);
+    ::unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+    const auto locks = open({});
+    const auto advice_at = [&](unsigned status, error_code code) {
+        giver_.refuse_with({.status = status});
+        const auto failure = expect_error(code, [&] { (void)locks.is_locked("k"); });
+        return failure ? std::string(failure->what()).find("GOOGLE_APPLICATION_CREDENTIALS")
+                       : std::string::npos;
+    };
+    EXPECT_EQ(advice_at(503, error_code::service_unavailable), std::string::npos);
+    EXPECT_EQ(advice_at(429, error_code::rate_limited), std::string::npos);
+    EXPECT_EQ(advice_at(403, error_code::auth_failed), std::string::npos);
+    // A machine without an account.
+    EXPECT_NE(advice_at(404, error_code::auth_failed), std::string::npos);
+    giver_.refuse_with({.cut = true});
+    expect_error(error_code::service_unavailable, [&] { (void)locks.is_locked("k"); });
+    giver_.accept_again();
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST_F(tokens, that_claim_to_live_for_ever_are_renewed_daily) {
+    for (const char* const lifetime : {"9223372036854775807", "86401"}) {
+        const auto token = firestore::decode_token(
+            {.status = 200,
+             .body = R"({"access_token":"t","expires_in":)" + std::string(lifetime) + "}",
+             .date = {}},
+            "here");
+        EXPECT_EQ(token.lifetime, 24h);
+    }
 }
 
 TEST_F(tokens, are_not_asked_for_by_a_file_that_cannot_be_used) {

@@ -34,7 +34,8 @@ TEST(http_urls, name_an_origin_and_a_target) {
     EXPECT_FALSE(net::parse_http_url("http://10.0.0.1")->origin.is_loopback());
     for (const char* const wrong :
          {"", "ftp://x", "https://", "https://:1", "https://x:", "https://x:0", "https://x:65536",
-          "https://x:1a", "https://[::1", "https://[::1]x", "https://a b", "https://a\r\nb: c"})
+          "https://x:1a", "https://[::1", "https://[::1]x", "https://a b", "https://a\r\nb: c",
+          "https://a/b c", "https://a/b\r\nc: d", "https://a/\t", "https://a/\x7f"})
         EXPECT_FALSE(net::parse_http_url(wrong)) << wrong;
     EXPECT_FALSE(net::parse_host_and_port("localhost"));
     EXPECT_EQ(net::parse_host_and_port("localhost:8080")->port, 8080);
@@ -50,8 +51,9 @@ class odd_server : public testing::Test {
 };
 
 TEST_F(odd_server, that_closes_behind_each_answer_is_asked_on_fresh_connections) {
-    const http_server server(
-        [](const http_received&) { return http_reply{.body = "[]", .close_behind = true}; });
+    const http_server server([](const http_received& request) {
+        return http_reply{.body = nothing_found(request), .close_behind = true};
+    });
     const auto locks = open(server);
     for (int i = 0; i < 5; ++i)
         EXPECT_FALSE(locks.is_locked("k"));
@@ -59,8 +61,8 @@ TEST_F(odd_server, that_closes_behind_each_answer_is_asked_on_fresh_connections)
 }
 
 TEST_F(odd_server, that_announces_the_end_is_believed) {
-    const http_server server([](const http_received&) {
-        return http_reply{.body = "[]", .headers = {{"Connection", "close"}}};
+    const http_server server([](const http_received& request) {
+        return http_reply{.body = nothing_found(request), .headers = {{"Connection", "close"}}};
     });
     const auto locks = open(server);
     for (int i = 0; i < 3; ++i)
@@ -69,7 +71,7 @@ TEST_F(odd_server, that_announces_the_end_is_believed) {
 }
 
 TEST_F(odd_server, whose_answers_make_no_sense_is_an_internal_error) {
-    for (const char* const body : {"", "hello", "{}", R"([{"found":{}}])"}) {
+    for (const char* const body : {"", "hello", "{}", "[]", R"([{"found":{}}])"}) {
         const http_server server([&](const http_received&) { return http_reply{.body = body}; });
         expect_error(error_code::internal, [&] { (void)open(server).is_locked("k"); });
     }
@@ -80,7 +82,7 @@ TEST_F(odd_server, whose_answer_to_a_commit_makes_no_sense_leaves_the_acquisitio
     const http_server server([&](const http_received& request) {
         if (request.target.ends_with(":commit")) return http_reply{.body = "?"};
         ++reads;
-        return http_reply{.body = "[]"};
+        return http_reply{.body = nothing_found(request)};
     });
     const auto locks = open(server);
     expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });

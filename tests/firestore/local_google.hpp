@@ -11,15 +11,31 @@
 #include <openssl/pem.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace syncguard::test {
+
+/// The answer to a read or a query where nothing is stored.
+inline std::string nothing_found(const http_received& request) {
+    boost::json::array entries;
+    const auto asked = boost::json::parse(request.body);
+    if (const auto* const wanted = asked.as_object().if_contains("documents")) {
+        for (const auto& name : wanted->as_array())
+            entries.push_back(boost::json::object{{"missing", name}, {"readTime", "t"}});
+    } else {
+        entries.push_back(boost::json::object{{"readTime", "t"}});
+    }
+    return boost::json::serialize(entries);
+}
 
 /// Answers every read with "missing" and every commit with success, to whoever has a token that is
 /// valid.
@@ -42,6 +58,8 @@ class local_firestore {
         const std::lock_guard guard(mutex_);
         date_ = std::move(date);
     }
+    /// How long each answer takes, as if it came from afar.
+    void answer_after(std::chrono::milliseconds delay) { delay_ = delay; }
     [[nodiscard]] std::vector<std::string> tokens_seen() const {
         const std::lock_guard guard(mutex_);
         return seen_;
@@ -50,6 +68,7 @@ class local_firestore {
 
   private:
     http_reply answer(const http_received& request) {
+        std::this_thread::sleep_for(delay_.load());
         const std::lock_guard guard(mutex_);
         http_reply reply;
         if (date_) reply.headers.emplace_back("Date", date_());
@@ -66,7 +85,7 @@ class local_firestore {
             ++commits_;
             reply.body = R"({"writeResults":[{"updateTime":"v"},{"updateTime":"v"}]})";
         } else {
-            reply.body = "[]";
+            reply.body = nothing_found(request);
         }
         return reply;
     }
@@ -74,6 +93,7 @@ class local_firestore {
     mutable std::mutex mutex_;
     std::string accepted_;
     std::function<std::string()> date_;
+    std::atomic<std::chrono::milliseconds> delay_{};
     std::vector<std::string> seen_;
     std::atomic<std::size_t> commits_{0};
     http_server server_;
@@ -86,17 +106,31 @@ class local_token_server {
         : server_([this](const http_received& request) { return answer(request); },
                   std::move(tls)) {}
 
+    local_token_server(const local_token_server&) = delete;
+    local_token_server& operator=(const local_token_server&) = delete;
+    ~local_token_server() { resume(); }
+
     [[nodiscard]] std::string url() const { return server_.url() + "/token"; }
     [[nodiscard]] const http_server& server() const noexcept { return server_; }
     void set_lifetime(int seconds) { lifetime_ = seconds; }
-    /// The next answers are this instead, until it is empty.
-    void refuse_with(unsigned status, const std::string& body) {
+    /// The next answers are this instead, until `accept_again`.
+    void refuse_with(const http_reply& answer) {
         const std::lock_guard guard(mutex_);
-        refusal_ = {.status = status, .body = body};
+        refusal_ = answer;
     }
     void accept_again() {
         const std::lock_guard guard(mutex_);
         refusal_.reset();
+    }
+    /// Further requests are answered when `resume` is called.
+    void hold() {
+        const std::lock_guard guard(mutex_);
+        holds_ = true;
+    }
+    void resume() {
+        const std::lock_guard guard(mutex_);
+        holds_ = false;
+        changed_.notify_all();
     }
     [[nodiscard]] std::vector<http_received> requests() const {
         const std::lock_guard guard(mutex_);
@@ -105,8 +139,9 @@ class local_token_server {
 
   private:
     http_reply answer(const http_received& request) {
-        const std::lock_guard guard(mutex_);
+        std::unique_lock guard(mutex_);
         requests_.push_back(request);
+        changed_.wait(guard, [&] { return !holds_; });
         if (refusal_) return *refusal_;
         return {.body = R"({"access_token":"token-)" + std::to_string(++given_) +
                         R"(","expires_in":)" + std::to_string(lifetime_) +
@@ -114,6 +149,8 @@ class local_token_server {
     }
 
     mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    bool holds_ = false;
     std::atomic<int> lifetime_{3600};
     int given_ = 0;
     std::optional<http_reply> refusal_;

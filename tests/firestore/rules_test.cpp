@@ -1,21 +1,14 @@
 /// The decisions that need no server.
-#include "../../src/firestore/attempts.hpp"
-#include "../../src/firestore/bounded_memory.hpp"
-#include "../../src/firestore/clock_estimate.hpp"
 #include "../../src/firestore/decisions.hpp"
 #include "../../src/firestore/document_names.hpp"
-#include "../../src/firestore/documents.hpp"
-#include "../../src/firestore/server_error.hpp"
 #include "support/expect_error.hpp"
 
-#include <boost/json.hpp>
 #include <gtest/gtest.h>
 
 namespace syncguard::firestore {
 namespace {
 
 using namespace std::chrono_literals;
-namespace json = boost::json;
 using test::expect_error;
 
 constexpr unix_time now{1'700'000'000'000ms};
@@ -63,11 +56,21 @@ TEST(collections, must_be_names_and_must_differ) {
     };
     EXPECT_NO_THROW(names("locks", "fence_counters"));
     expect_error(error_code::invalid_argument, [&] { names("locks", "locks"); });
-    for (const std::string bad : {"", "a/b", ".", "..", "__x__", "line\nbreak"}) {
+    for (const std::string bad :
+         {"", "a/b", ".", "..", "__x__", "line\nbreak", "not UTF-8: \xff"}) {
         expect_error(error_code::invalid_argument, [&] { names(bad, "b"); });
         expect_error(error_code::invalid_argument, [&] { names("b", bad); });
     }
     expect_error(error_code::invalid_argument, [&] { names(std::string(1501, 'x'), "b"); });
+}
+
+TEST(projects_and_databases, are_no_steps_in_a_path) {
+    for (const std::string step : {".", ".."}) {
+        expect_error(error_code::invalid_argument,
+                     [&] { (void)document_names({.project = step}); });
+        expect_error(error_code::invalid_argument,
+                     [&] { (void)document_names({.project = "p", .database = step}); });
+    }
 }
 
 TEST(an_acquisition, is_granted_where_nothing_is_stored) {
@@ -130,163 +133,6 @@ TEST(the_owner, is_found_among_live_and_ended_locks) {
 TEST(cleanup, waits_for_tolerance_and_guard) {
     EXPECT_FALSE(may_be_cleaned_up(lock_that_ends(-2000ms).record, now));
     EXPECT_TRUE(may_be_cleaned_up(lock_that_ends(-2001ms).record, now));
-}
-
-TEST(documents, of_a_grant_demand_that_both_are_as_they_were_read) {
-    const document_names::pair names{.lock = "L", .counter = "C"};
-    const auto record = lock_that_ends(10s).record;
-    const auto fresh = json::parse(encode_grant(names, {}, record));
-    EXPECT_EQ(fresh.at("writes").at(0).at("currentDocument"), json::parse(R"({"exists":false})"));
-    EXPECT_EQ(fresh.at("writes").at(1).at("currentDocument"), json::parse(R"({"exists":false})"));
-    const stored_pair read{.lock = lock_that_ends(-10s),
-                           .counter = stored_counter{.value = 1, .version = "w"}};
-    const auto again = json::parse(encode_grant(names, read, record));
-    EXPECT_EQ(again.at("writes").at(0).at("currentDocument"), json::parse(R"({"updateTime":"v"})"));
-    EXPECT_EQ(again.at("writes").at(1).at("currentDocument"), json::parse(R"({"updateTime":"w"})"));
-}
-
-TEST(documents, that_are_not_an_answer_are_refused) {
-    const document_names::pair names{.lock = "L", .counter = "C"};
-    for (const char* const body : {"", "{}", "[", "null", R"([{"found":{"name":"other"}}])",
-                                   R"([{"found":7}])", R"([{"found":{}}])"}) {
-        expect_error(error_code::internal, [&] { (void)decode_read(body, names); });
-    }
-    expect_error(error_code::internal, [] { (void)decode_search("{}"); });
-    expect_error(error_code::internal, [] { (void)decode_commit("{}"); });
-    expect_error(error_code::internal, [] { (void)decode_commit("[]"); });
-    expect_error(error_code::internal, [] { (void)decode_commit(R"({"writeResults":[]})"); });
-}
-
-TEST(documents, with_a_number_that_is_no_time_are_refused) {
-    const document_names::pair names{.lock = "L", .counter = "C"};
-    for (const char* const value :
-         {R"({"stringValue":"12"})", R"({"integerValue":"x"})", R"({"doubleValue":1e300})",
-          R"({"doubleValue":"NaN"})", R"({"integerValue":"99999999999999999999"})", "7"}) {
-        const std::string body =
-            std::string(R"([{"found":{"name":"L","updateTime":"v","fields":{)") +
-            R"("lockId":{"stringValue":"AAAAAAAAAAAAAAAAAAAAAA"},"key":{"stringValue":"k"},)"
-            R"("fence":{"stringValue":"000000000000001"},"acquiredAtMs":{"integerValue":"1"},)"
-            R"("expiresAtMs":)" +
-            value + "}}}]";
-        expect_error(error_code::invalid_argument, [&] { (void)decode_read(body, names); });
-    }
-}
-
-TEST(errors, are_read_alone_and_in_lists) {
-    EXPECT_EQ(decode_error_status(R"({"error":{"status":"ABORTED"}})"), "ABORTED");
-    EXPECT_EQ(decode_error_status(R"([{"error":{"status":"ABORTED"}}])"), "ABORTED");
-    for (const char* const none : {"", "x", "[]", "{}", R"({"error":1})", R"({"error":{}})"})
-        EXPECT_EQ(decode_error_status(none), "");
-}
-
-TEST(errors, mean_what_the_formats_say) {
-    const auto code = [](unsigned http, const char* status) {
-        return to_lock_error(http, status, "here").code();
-    };
-    EXPECT_EQ(code(503, "UNAVAILABLE"), error_code::service_unavailable);
-    EXPECT_EQ(code(500, "INTERNAL"), error_code::service_unavailable);
-    EXPECT_EQ(code(409, "ABORTED"), error_code::service_unavailable);
-    EXPECT_EQ(code(504, "DEADLINE_EXCEEDED"), error_code::network_timeout);
-    EXPECT_EQ(code(403, "PERMISSION_DENIED"), error_code::auth_failed);
-    EXPECT_EQ(code(401, "UNAUTHENTICATED"), error_code::auth_failed);
-    EXPECT_EQ(code(400, "INVALID_ARGUMENT"), error_code::invalid_argument);
-    EXPECT_EQ(code(400, "FAILED_PRECONDITION"), error_code::invalid_argument);
-    EXPECT_EQ(code(429, "RESOURCE_EXHAUSTED"), error_code::rate_limited);
-    EXPECT_EQ(code(429, ""), error_code::rate_limited);
-    EXPECT_EQ(code(502, ""), error_code::service_unavailable);
-    EXPECT_EQ(code(418, "TEAPOT"), error_code::internal);
-}
-
-lock_error reason() {
-    return {error_code::service_unavailable, "x"};
-}
-
-TEST(attempts, go_on_after_a_conflict_if_something_has_changed) {
-    attempts so_far;
-    EXPECT_TRUE(so_far.is_first());
-    so_far.failed(setback::conflict, reason(), "v1");
-    EXPECT_NO_THROW(so_far.judge("v2"));
-    EXPECT_THROW(so_far.judge("v1"), lock_error);
-    EXPECT_FALSE(so_far.doubt());
-}
-
-TEST(attempts, go_on_among_others_though_nothing_has_changed) {
-    attempts so_far;
-    for (int i = 0; i < 100; ++i) {
-        so_far.failed(setback::contention, reason(), "v");
-        EXPECT_NO_THROW(so_far.judge("v"));
-        EXPECT_LE(so_far.pause(0.999), 250ms);
-    }
-}
-
-TEST(attempts, end_after_a_failure_and_after_three_losses) {
-    attempts failed;
-    failed.failed(setback::failed, reason(), "v");
-    EXPECT_THROW(failed.judge("w"), lock_error);
-    EXPECT_TRUE(failed.doubt());
-    attempts lost;
-    for (int i = 0; i < 2; ++i) {
-        lost.failed(setback::lost, reason(), "v");
-        EXPECT_NO_THROW(lost.judge("v"));
-    }
-    lost.failed(setback::lost, reason(), "v");
-    EXPECT_THROW(lost.judge("v"), lock_error);
-}
-
-TEST(the_memory, forgets_the_oldest_beyond_a_fixed_number) {
-    bounded_memory<int, std::string> memory;
-    memory.remember(1, "a");
-    memory.remember(2, "b");
-    memory.remember(1, "c");
-    EXPECT_EQ(memory.find(1), "c");
-    for (int i = 3; i <= 4097; ++i)
-        memory.remember(i, "x");
-    EXPECT_FALSE(memory.find(1));
-    EXPECT_TRUE(memory.find(2));
-    memory.forget(2);
-    EXPECT_FALSE(memory.find(2));
-}
-
-std::chrono::sys_seconds second(std::int64_t number) {
-    return std::chrono::sys_seconds(std::chrono::seconds(number));
-}
-
-unix_time at_ms(std::int64_t ms) {
-    return unix_time(milliseconds(ms));
-}
-
-TEST(the_clocks, are_not_judged_by_what_the_cut_off_milliseconds_explain) {
-    clock_estimate clocks;
-    EXPECT_FALSE(clocks.value());
-    clocks.add(second(100), at_ms(100'900), at_ms(100'950));
-    EXPECT_EQ(clocks.value()->proven(), 0ms);
-}
-
-TEST(the_clocks, are_proven_apart_by_what_nothing_else_explains) {
-    clock_estimate ahead;
-    ahead.add(second(101), at_ms(100'200), at_ms(100'300));
-    EXPECT_EQ(ahead.value()->proven(), 700ms);
-    clock_estimate behind;
-    behind.add(second(99), at_ms(100'600), at_ms(100'700));
-    EXPECT_EQ(behind.value()->proven(), 601ms);
-}
-
-TEST(the_clocks, are_known_ever_more_closely) {
-    clock_estimate clocks;
-    // The server is 300 ms ahead.
-    for (std::int64_t ms = 100'000; ms < 102'000; ms += 20)
-        clocks.add(second((ms + 310) / 1000), at_ms(ms), at_ms(ms + 20));
-    EXPECT_LE(clocks.value()->at_most - clocks.value()->at_least, 45ms);
-    EXPECT_LE(clocks.value()->at_least, 300ms);
-    EXPECT_GE(clocks.value()->at_most, 300ms);
-    EXPECT_GE(clocks.value()->proven(), 250ms);
-}
-
-TEST(the_clocks, are_judged_anew_when_one_was_set) {
-    clock_estimate clocks;
-    clocks.add(second(101), at_ms(100'200), at_ms(100'300));
-    clocks.add(second(105), at_ms(105'900), at_ms(105'950));
-    EXPECT_EQ(clocks.value()->proven(), 0ms);
 }
 
 }  // namespace

@@ -31,6 +31,11 @@ void firestore_proxy::fail_next(const std::string& method, const request_fault& 
     faults_[method].push_back(how);
 }
 
+void firestore_proxy::fail_all(const std::string& method, const request_fault& how) {
+    const std::lock_guard guard(mutex_);
+    lasting_faults_[method] = how;
+}
+
 void firestore_proxy::resume() {
     const std::lock_guard guard(mutex_);
     stalls_ = false;
@@ -41,6 +46,12 @@ std::size_t firestore_proxy::requests(const std::string& method) const {
     const std::lock_guard guard(mutex_);
     const auto counted = requests_.find(method);
     return counted == requests_.end() ? 0 : counted->second;
+}
+
+std::size_t firestore_proxy::forwarded(const std::string& method) const {
+    const std::lock_guard guard(mutex_);
+    const auto counted = forwarded_.find(method);
+    return counted == forwarded_.end() ? 0 : counted->second;
 }
 
 std::size_t firestore_proxy::faults_left() const {
@@ -60,6 +71,9 @@ http_reply firestore_proxy::answer(const http_received& request) {
         if (auto& waiting = faults_[method]; !waiting.empty()) {
             fault = waiting.front();
             waiting.pop_front();
+        } else if (const auto lasting = lasting_faults_.find(method);
+                   lasting != lasting_faults_.end()) {
+            fault = lasting->second;
         }
     }
     if (!fault) return forward(request);
@@ -69,16 +83,19 @@ http_reply firestore_proxy::answer(const http_received& request) {
                 .body = R"({"error":{"code":)" + std::to_string(fault->status) +
                         R"(,"message":"secret-name","status":")" + fault->word + R"("}})"};
     }
-    if (fault->how == request_fault::ending::stall) {
+    if (fault->how != request_fault::ending::cut) {
         std::unique_lock guard(mutex_);
         changed_.wait(guard, [&] { return !stalls_; });
     }
+    if (fault->how == request_fault::ending::hold) return forward(request);
     return {.cut = true};
 }
 
-http_reply firestore_proxy::forward(const http_received& request) const {
+http_reply firestore_proxy::forward(const http_received& request) {
     const auto answer =
         http_client(emulator_port_).send(request.method, request.target, request.body);
+    const std::lock_guard guard(mutex_);
+    ++forwarded_[method_of(request.target)];
     return {.status = answer.status, .body = answer.body};
 }
 

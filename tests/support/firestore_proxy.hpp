@@ -21,6 +21,7 @@ struct request_fault {
         answer,  ///< With this status, and the service's word for it.
         cut,     ///< The connection is closed without an answer.
         stall,   ///< No answer, until the proxy goes or `resume` is called.
+        hold,    ///< It is forwarded when `resume` is called, or the proxy goes.
     } how = ending::answer;
     unsigned status = 0;
     std::string word{};
@@ -41,22 +42,28 @@ class firestore_proxy {
     /// Lets the next request of that method ("batchGet", "runQuery", "commit") fail; the one after
     /// that gets the fault of the next call, and so on.
     void fail_next(const std::string& method, const request_fault& how);
+    /// Lets all requests of that method fail that have no fault of their own.
+    void fail_all(const std::string& method, const request_fault& how);
     void resume();
 
-    /// How many requests of that method came, and how many faults are still to strike.
+    /// How many requests of that method came, to how many of them the emulator has had the last
+    /// word, and how many faults are still to strike.
     [[nodiscard]] std::size_t requests(const std::string& method) const;
+    [[nodiscard]] std::size_t forwarded(const std::string& method) const;
     [[nodiscard]] std::size_t faults_left() const;
 
   private:
     [[nodiscard]] http_reply answer(const http_received& request);
-    [[nodiscard]] http_reply forward(const http_received& request) const;
+    [[nodiscard]] http_reply forward(const http_received& request);
 
     const std::uint16_t emulator_port_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     bool stalls_ = true;
     std::map<std::string, std::deque<request_fault>> faults_;
+    std::map<std::string, request_fault> lasting_faults_;
     std::map<std::string, std::size_t> requests_;
+    std::map<std::string, std::size_t> forwarded_;
     http_server server_;
 };
 

@@ -1,0 +1,94 @@
+/// What a server's answers, told in whole seconds, prove of its clock.
+#include "../../src/firestore/clock_estimate.hpp"
+
+#include <gtest/gtest.h>
+
+namespace syncguard::firestore {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::chrono::sys_seconds second(std::int64_t number) {
+    return std::chrono::sys_seconds(std::chrono::seconds(number));
+}
+
+unix_time at_ms(std::int64_t ms) {
+    return unix_time(milliseconds(ms));
+}
+
+TEST(the_clocks, are_not_judged_by_what_the_cut_off_milliseconds_explain) {
+    clock_estimate clocks;
+    EXPECT_FALSE(clocks.value());
+    clocks.add(second(100), at_ms(100'900), at_ms(100'950));
+    EXPECT_EQ(clocks.value()->proven(), 0ms);
+}
+
+TEST(the_clocks, are_proven_apart_by_what_nothing_else_explains) {
+    clock_estimate ahead;
+    ahead.add(second(101), at_ms(100'200), at_ms(100'300));
+    EXPECT_EQ(ahead.value()->proven(), 700ms);
+    clock_estimate behind;
+    behind.add(second(99), at_ms(100'600), at_ms(100'700));
+    EXPECT_EQ(behind.value()->proven(), 601ms);
+}
+
+TEST(the_clocks, are_known_ever_more_closely) {
+    clock_estimate clocks;
+    // The server is 300 ms ahead.
+    for (std::int64_t ms = 100'000; ms < 102'000; ms += 20)
+        clocks.add(second((ms + 310) / 1000), at_ms(ms), at_ms(ms + 20));
+    EXPECT_LE(clocks.value()->at_most - clocks.value()->at_least, 45ms);
+    EXPECT_LE(clocks.value()->at_least, 300ms);
+    EXPECT_GE(clocks.value()->at_most, 300ms);
+    EXPECT_GE(clocks.value()->proven(), 250ms);
+}
+
+TEST(the_clocks, are_judged_anew_when_one_was_set) {
+    clock_estimate clocks;
+    clocks.add(second(101), at_ms(100'200), at_ms(100'300));
+    clocks.add(second(105), at_ms(105'900), at_ms(105'950));
+    EXPECT_EQ(clocks.value()->proven(), 0ms);
+}
+
+/// Answers of a server whose clock is that far ahead, each of which took 20 ms.
+void hear(clock_estimate& clocks, std::int64_t at, std::int64_t ahead) {
+    clocks.add(second((at + ahead + 10) / 1000), at_ms(at), at_ms(at + 20));
+}
+
+TEST(the_clocks, stay_known_for_as_long_as_answers_come_now_and_then) {
+    clock_estimate clocks;
+    std::int64_t at = 1'000'000;
+    for (; at < 1'002'000; at += 20)
+        hear(clocks, at, 600);
+    for (; at < 1'002'000 + 3 * 3'600'000; at += 15'270) {
+        hear(clocks, at, 600);
+        ASSERT_GE(clocks.value()->proven(), skew_to_refuse) << at;
+        ASSERT_LE(clocks.value()->proven(), 600ms) << at;
+    }
+}
+
+TEST(the_clocks, are_followed_where_they_drift_apart) {
+    clock_estimate clocks;
+    // 20 ms in ten minutes.
+    const auto ahead = [](std::int64_t at) { return 600 + (at - 1'000'000) / 30'000; };
+    for (std::int64_t at = 1'000'000; at < 4'600'000; at += 170) {
+        hear(clocks, at, ahead(at));
+        ASSERT_LE(clocks.value()->at_least.count(), ahead(at)) << at;
+        ASSERT_GE(clocks.value()->at_most.count(), ahead(at)) << at;
+        ASSERT_GE(clocks.value()->proven().count(), at < 1'100'000 ? 0 : ahead(at) - 60) << at;
+    }
+}
+
+TEST(the_clocks, are_hardly_known_when_nothing_was_heard_for_long) {
+    clock_estimate clocks;
+    std::int64_t at = 1'000'000;
+    for (; at < 1'002'000; at += 20)
+        hear(clocks, at, 600);
+    at += 24 * 3'600'000;
+    hear(clocks, at, 0);
+    EXPECT_LE(clocks.value()->at_least, 0ms);
+    EXPECT_GE(clocks.value()->at_most, 0ms);
+}
+
+}  // namespace
+}  // namespace syncguard::firestore
