@@ -22,9 +22,6 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// Long enough for those who lost to settle down to wait again.
-constexpr std::chrono::milliseconds time_in_hand{2};
-
 /// So that who has just released is not the first to ask again.
 constexpr std::chrono::milliseconds pause_after_release{10};
 
@@ -75,11 +72,12 @@ void note_acquisition(const shared_log& log) {
     ++book.hand_offs;
 }
 
-void pass_on_until_full(const shared_log& log, const any_backend& locks, const taking& take) {
+void pass_on_until_full(const shared_log& log, const any_backend& locks, const taking& take,
+                        std::chrono::microseconds in_hand) {
     while (!log.is_full()) {
         auto lease = take(locks);
         note_acquisition(log);
-        if (!log.is_full()) std::this_thread::sleep_for(time_in_hand);
+        if (!log.is_full()) std::this_thread::sleep_for(in_hand);
         log.book().released_by = ::getpid();
         log.book().release_began = now_ns();
         (void)lease.release();
@@ -88,23 +86,23 @@ void pass_on_until_full(const shared_log& log, const any_backend& locks, const t
 }
 
 [[noreturn]] void live_as_child(const shared_log& log, const std::function<any_backend()>& open,
-                                const taking& take, int threads) {
+                                const taking& take, const crowd& waiting) {
     int exit_code = 0;
     try {
         const auto locks = open();
         std::atomic<bool> failed{false};
-        std::vector<std::jthread> crowd;
-        for (int i = 0; i < threads; ++i) {
-            crowd.emplace_back([&] {
+        std::vector<std::jthread> threads;
+        for (int i = 0; i < waiting.threads_each; ++i) {
+            threads.emplace_back([&] {
                 try {
-                    pass_on_until_full(log, locks, take);
+                    pass_on_until_full(log, locks, take, waiting.in_hand);
                 } catch (const std::exception& failure) {
                     std::fprintf(stderr, "hand-offs: %s\n", failure.what());
                     failed = true;
                 }
             });
         }
-        crowd.clear();
+        threads.clear();
         exit_code = failed ? 1 : 0;
     } catch (const std::exception& failure) {
         std::fprintf(stderr, "hand-offs: %s\n", failure.what());
@@ -122,7 +120,7 @@ hand_off_times measure_hand_offs(const std::function<any_backend()>& open, const
     std::vector<pid_t> children;
     for (int i = 0; i < waiting.processes; ++i) {
         const pid_t child = ::fork();
-        if (child == 0) live_as_child(log, open, take, waiting.threads_each);
+        if (child == 0) live_as_child(log, open, take, waiting);
         if (child < 0) throw std::runtime_error("cannot fork");
         children.push_back(child);
     }

@@ -11,6 +11,9 @@ namespace syncguard::bench {
 struct crowd {
     int processes;
     int threads_each;
+    /// How long each keeps the lock: mostly just long enough for those who lost to settle down to
+    /// wait again.
+    std::chrono::microseconds in_hand{500};
 };
 
 /// From the moment in which a release begins to that in which the next acquisition, in another
