@@ -35,9 +35,11 @@ held_lock retry(const any_backend& locks, std::string_view key, milliseconds ttl
                 failure.code() == error_code::network_timeout ||
                 (failure.code() == error_code::acquisition_timeout && failure.cause() != nullptr);
             if (!no_answer) throw;
-            // A store that is busy for a while is no reason to stop waiting for ever, and no proof
-            // that somebody holds the lock.
-            if (limit) throw lock_error(error_code::network_timeout, failure.what());
+            // A file that others keep busy for a while is no reason to stop waiting for ever, and
+            // no proof that somebody holds the lock. A server that does not answer may be none.
+            if (limit || locks.capabilities().backend != "sqlite") {
+                throw lock_error(error_code::network_timeout, failure.what());
+            }
         }
     }
 }

@@ -48,8 +48,9 @@ any_backend common_options::open() const {
 void add_common_options(CLI::App& subcommand, common_options& options) {
     subcommand
         .add_option("--backend", options.backend,
-                    "Where the locks are: a URL such as sqlite:, sqlite:/path/locks.db or "
-                    "redis://host or postgres://host/database (default: sqlite:)")
+                    "Where the locks are: a URL such as sqlite:, sqlite:/path/locks.db, "
+                    "redis://host, postgres://host/database or firestore://project (default: "
+                    "sqlite:)")
         ->envname(backend_variable)
         ->type_name("URL");
     subcommand.add_flag("--json", options.json, "Answer with one JSON object");

@@ -10,7 +10,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace syncguard::cli {
@@ -49,6 +51,24 @@ int report_loss(const run_arguments& arguments, const std::string& why) {
     return exit_code::lost;
 }
 
+/// False if the lock was gone. A server that is away for a moment is worth further attempts: until
+/// the release or the end of the lock nobody can follow.
+bool release(held_lock& lock) {
+    constexpr auto patience = std::chrono::seconds{5};
+    constexpr auto pause = std::chrono::milliseconds{100};
+    const auto give_up_at = std::chrono::steady_clock::now() + patience;
+    for (bool in_doubt = false;; in_doubt = true) {
+        try {
+            // If it is gone after a failure, it was the failed attempt that released it.
+            return lock.release().ok || in_doubt;
+        } catch (const lock_error& failure) {
+            const bool may_pass = failure.code() == error_code::service_unavailable;
+            if (!may_pass || std::chrono::steady_clock::now() + pause > give_up_at) throw;
+        }
+        std::this_thread::sleep_for(pause);
+    }
+}
+
 int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox& signals) {
     // What came before there was a command to hand it to is meant for this one.
     throw_if_interrupted(signals);
@@ -65,7 +85,7 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
     }
 
     try {
-        if (!lock.release()) {
+        if (!release(lock)) {
             return report_loss(arguments, "when the command ended (exit code " +
                                               std::to_string(child.exit_code()) +
                                               "), it was already released or expired");

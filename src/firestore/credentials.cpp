@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 namespace syncguard::firestore {
@@ -48,12 +48,12 @@ std::filesystem::path well_known_file() {
 
 credentials read_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(file)),
-                           std::istreambuf_iterator<char>());
-    if (!file.is_open() || file.bad()) {
-        refuse("the credentials file '" + path.string() + "' cannot be read");
+    std::ostringstream text;
+    // Of a folder, only the attempt to read fails.
+    if (!file || !(text << file.rdbuf())) {
+        refuse("the credentials file '" + path.string() + "' cannot be read, or is empty");
     }
-    return parse_credentials(text, path.string());
+    return parse_credentials(text.str(), path.string());
 }
 
 /// The text of a member; `missing` is taken if there is none.

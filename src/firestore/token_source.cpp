@@ -140,8 +140,8 @@ lock_error token_source::explained(const lock_error& why) const {
     if (!std::holds_alternative<metadata_server>(whose_)) return why;
     return {error_code::auth_failed,
             std::string("no Google credentials were found: set GOOGLE_APPLICATION_CREDENTIALS to "
-                        "the file of a service account; outside of Google's machines nothing else "
-                        "helps (") +
+                        "the file of a service account, or run 'gcloud auth application-default "
+                        "login' (") +
                 why.what() + ")"};
 }
 

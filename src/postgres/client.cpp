@@ -213,8 +213,11 @@ void client::end_overdue(time_point now) {
         } else if (why_not_connected_) {
             give_up(late, *why_not_connected_);
         } else {
+            const bool connected = std::any_of(links_.begin(), links_.end(),
+                                               [](const auto& each) { return each->ready; });
             give_up(late, {error_code::network_timeout,
-                           "no connection to " + where() + " was free in time"});
+                           connected ? "no connection to " + where() + " was free in time"
+                                     : where() + " did not complete the connection in time"});
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #include "../core/longest_wait.hpp"
 #include "lock_operation.hpp"
+#include "schema.hpp"
 #include "schema_operation.hpp"
 
 #include <syncguard/error.hpp>
@@ -82,12 +83,28 @@ void postgres_engine::start(const request& what, const call_limits& limits,
 }
 
 void postgres_engine::setup_schema(const call_limits& limits) {
-    const auto call = std::make_shared<schema_operation>(
-        std::make_shared<const schema_statements>(tables_), limits.deadline);
-    const std::stop_callback<std::function<void()>> on_stop(
-        limits.stop, [by = client_, call] { by->cancel(call); });
-    client_->perform(call);
-    call->throw_if_failed();
+    const auto perform = [&](call what, std::shared_ptr<const void> kept) {
+        const auto step =
+            std::make_shared<schema_operation>(std::move(what), limits.deadline, std::move(kept));
+        const std::stop_callback<std::function<void()>> on_stop(
+            limits.stop, [by = client_, step] { by->cancel(step); });
+        client_->perform(step);
+        step->throw_if_failed();
+    };
+    const auto schema = std::make_shared<const schema_statements>(tables_);
+    perform({.what = &schema->create,
+             .parameters = {},
+             .enter = &schema->enter,
+             .turn = setup_lock,
+             .always_enters = true},
+            schema);
+    // An acquisition of no keys writes nothing, but fails where one would: with tables that are not
+    // ours, or without the rights to use them.
+    const std::string no_keys = "{}";
+    perform({.what = &sql_->acquire,
+             .parameters = {no_keys, no_keys, no_keys, no_keys, no_keys},
+             .takes_patience = true},
+            sql_);
 }
 
 void postgres_engine::after_fork_in_child() {

@@ -1,8 +1,7 @@
-/// Making the tables, on its way through the client.
+/// Making or trying the tables, on its way through the client.
 #pragma once
 
 #include "client.hpp"
-#include "schema.hpp"
 
 #include <exception>
 #include <memory>
@@ -13,14 +12,9 @@ namespace syncguard::postgres {
 
 class schema_operation : public operation {
   public:
-    schema_operation(std::shared_ptr<const schema_statements> sql, time_point deadline)
-        : operation({.what = &sql->create,
-                     .parameters = {},
-                     .enter = &sql->enter,
-                     .turn = setup_lock,
-                     .always_enters = true},
-                    deadline),
-          sql_(std::move(sql)) {}
+    /// `kept` is what the call refers to.
+    schema_operation(call what, time_point deadline, std::shared_ptr<const void> kept)
+        : operation(std::move(what), deadline), kept_(std::move(kept)) {}
 
     void throw_if_failed() const {
         if (failure_) std::rethrow_exception(failure_);
@@ -36,7 +30,7 @@ class schema_operation : public operation {
         return is_there_by_now && !std::exchange(repeated_, true);
     }
 
-    const std::shared_ptr<const schema_statements> sql_;
+    const std::shared_ptr<const void> kept_;
     std::exception_ptr failure_;
     bool repeated_ = false;
 };

@@ -18,6 +18,9 @@ struct known_error {
 };
 
 constexpr std::string_view try_again = "try again soon";
+constexpr std::string_view not_our_tables =
+    "the tables are not as SyncGuard makes them; give it names of its own and run 'syncguard setup "
+    "--backend URL'";
 
 // The first match counts: single codes come before their class.
 constexpr std::array known_errors{
@@ -35,6 +38,8 @@ constexpr std::array known_errors{
     known_error{"26000", error_code::service_unavailable, remedy::again_without_names, try_again},
     known_error{"42P05", error_code::service_unavailable, remedy::again_without_names, try_again},
     known_error{"28", error_code::auth_failed, remedy::none, "check user and password"},
+    known_error{"3F000", error_code::invalid_argument, remedy::none,
+                "there is no schema of this name; make it first"},
     known_error{"3D000", error_code::invalid_argument, remedy::none,
                 "there is no database of this name"},
     known_error{"40001", error_code::service_unavailable, remedy::again, try_again},
@@ -42,6 +47,11 @@ constexpr std::array known_errors{
     known_error{"42501", error_code::auth_failed, remedy::none,
                 "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of SyncGuard, and "
                 "CREATE on their schema where they are to be made"},
+    known_error{"42703", error_code::invalid_argument, remedy::none, not_our_tables},
+    known_error{"42804", error_code::invalid_argument, remedy::none, not_our_tables},
+    known_error{"42809", error_code::invalid_argument, remedy::none, not_our_tables},
+    known_error{"42883", error_code::invalid_argument, remedy::none, not_our_tables},
+    known_error{"42P10", error_code::invalid_argument, remedy::none, not_our_tables},
     known_error{"42P01", error_code::invalid_argument, remedy::none,
                 "the tables of SyncGuard are missing; make them with 'syncguard setup --backend "
                 "URL' or setup_schema()"},
@@ -51,7 +61,8 @@ constexpr std::array known_errors{
                 "the server is short of resources; its administrator has to look after it"},
     // Set by ourselves, to the end of the call.
     known_error{"55P03", error_code::network_timeout, remedy::none,
-                "others who use the same key were in the way for too long"},
+                "others who use the same key were in the way for too long; pg_locks and "
+                "pg_stat_activity tell who"},
     known_error{"57014", error_code::network_timeout, remedy::none,
                 "the statement was cancelled by the server"},
     known_error{"57P", error_code::service_unavailable, remedy::again_elsewhere,
@@ -126,9 +137,10 @@ lock_error to_connection_error(std::string_view libpq_message, const std::string
     if (says("password") || says("certificate") || says("authentication")) {
         return {error_code::auth_failed, message + "; check user, password and certificates"};
     }
-    if (says("invalid ") && says(" value: ")) {
+    if (says("invalid port number") || (says("invalid ") && says(" value: "))) {
         return {error_code::invalid_argument, message};
     }
+    if (says("does not support SSL")) return {error_code::service_unavailable, message};
     if (says("session is") || says("hot standby")) {
         return {error_code::service_unavailable,
                 message + "; no server is as 'target_session_attrs' wants it"};

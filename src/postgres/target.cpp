@@ -26,11 +26,34 @@ std::map<std::string, std::string> settings_in(const setting_list& list) {
     return found;
 }
 
+/// What comes before the options of a URL; empty for keyword=value pairs.
+std::string_view place_in(std::string_view connection) {
+    for (const std::string_view scheme : {"postgres://", "postgresql://"}) {
+        if (!connection.starts_with(scheme)) continue;
+        connection.remove_prefix(scheme.size());
+        return connection.substr(0, connection.find('?'));
+    }
+    return {};
+}
+
+/// A part of a password would be taken for a host, looked up and told.
+void refuse_unescaped_secrets(std::string_view connection) {
+    const auto place = place_in(connection);
+    const auto at = place.find('@');
+    if (at == std::string_view::npos) return;
+    if (place.find('@', at + 1) != std::string_view::npos || place.find('/') < at) {
+        throw lock_error(error_code::invalid_argument,
+                         "in a URL of PostgreSQL an '@' in a user name, password or database is "
+                         "written '%40', and a '/' in a user name or password '%2F'");
+    }
+}
+
 std::map<std::string, std::string> parse(const std::string& connection) {
     if (connection.find('\0') != std::string::npos) {
         throw lock_error(error_code::invalid_argument,
                          "the connection string for PostgreSQL holds a NUL byte");
     }
+    refuse_unescaped_secrets(connection);
     char* problem = nullptr;
     const setting_list list(PQconninfoParse(connection.c_str(), &problem));
     // Its text is not repeated: it may quote a part of a password.

@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
+#include <new>
 #include <string>
+
+#include <libpq-fe.h>
 
 namespace syncguard::postgres {
 
@@ -51,6 +55,20 @@ bool read_option(std::string_view name, const std::string& value, options& read)
     return true;
 }
 
+/// Whether libpq takes it in a URL.
+bool is_option_of_libpq(const std::string& name) {
+    if (name == "ssl") return true;
+    struct freer {
+        void operator()(PQconninfoOption* list) const noexcept { PQconninfoFree(list); }
+    };
+    const std::unique_ptr<PQconninfoOption, freer> known(PQconndefaults());
+    if (!known) throw std::bad_alloc();
+    for (const auto* each = known.get(); each->keyword != nullptr; ++each) {
+        if (name == each->keyword) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 options parse_url(std::string_view url) {
@@ -72,6 +90,9 @@ options parse_url(std::string_view url) {
         const std::string name = percent_decoded(option.substr(0, equals));
         const auto found = parts.options().find(name);
         if (found != parts.options().end() && read_option(name, found->second, read)) continue;
+        if (!is_option_of_libpq(name)) {
+            refuse("neither PostgreSQL nor SyncGuard has an option '" + name + "' for its URL");
+        }
         read.connection.append(1, separator).append(option);
         separator = '&';
     }

@@ -53,6 +53,22 @@ TEST_F(commands_on_postgres, setup_of_other_backends_has_nothing_to_do) {
     EXPECT_EQ(64, syncguard({"setup", "--print"}).exit_code);
 }
 
+TEST_F(commands_on_postgres, run_releases_though_the_server_was_away_when_its_command_ended) {
+    ASSERT_EQ(0, on_postgres({"setup"}).exit_code);
+    const auto running =
+        start_script({"--backend", server_.url(), "--ttl", "1h", "k"},
+                     "echo > began; while [ ! -e end ]; do sleep 0.01; done; echo > ended");
+    (void)await_file("began");
+    server_.shut_down();
+    touch("end");
+    (void)await_file("ended");
+    server_.restart();
+    const auto result = running->wait();
+    EXPECT_EQ(0, result.exit_code) << result.err;
+    EXPECT_EQ("", result.err);
+    EXPECT_EQ("free\n", on_postgres({"status", "k"}).out);
+}
+
 TEST_F(commands_on_postgres, a_server_that_is_down_is_named_and_its_password_is_not) {
     server_.kill();
     const auto place = "127.0.0.1:" + std::to_string(server_.port());

@@ -61,6 +61,15 @@ TEST_F(commands_on_redis, the_environment_names_the_server) {
     EXPECT_EQ("free\n", syncguard({"status", "k"}).out);
 }
 
+TEST_F(commands_on_redis, run_does_not_wait_for_ever_for_a_server_that_never_answered) {
+    // It speaks no TLS, and never answers who begins with that.
+    const auto result = syncguard(
+        {"run", "--backend",
+         "rediss://127.0.0.1:" + std::to_string(server_.port()) + "?connect_timeout_ms=300", "k",
+         "--", "true"});
+    EXPECT_EQ(69, result.exit_code) << result.err;
+}
+
 TEST_F(commands_on_redis, a_server_that_is_down_is_named_and_its_password_is_not) {
     server_.kill();
     const auto place = "127.0.0.1:" + std::to_string(server_.port());

@@ -56,7 +56,9 @@ TEST_F(postgres_schema, many_may_set_up_at_once) {
 }
 
 TEST_F(postgres_schema, where_nothing_is_missing_setup_waits_for_nobody_and_needs_no_rights) {
-    server().run("DROP ROLE IF EXISTS user_of_tables; CREATE ROLE user_of_tables LOGIN");
+    server().run(
+        "CREATE ROLE user_of_tables LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON "
+        "syncguard_locks, syncguard_fence_counters TO user_of_tables");
     auto url = server().url();
     url.replace(url.find("postgres@"), 8, "user_of_tables");
     auto writer = server().connect();
@@ -69,6 +71,24 @@ TEST_F(postgres_schema, where_nothing_is_missing_setup_waits_for_nobody_and_need
         open({.connection = url, .tables = {.locks = "none_yet"}}).setup_schema();
     });
     EXPECT_NE(std::string(failure->what()).find("CREATE"), std::string::npos);
+}
+
+TEST_F(postgres_schema, setup_finds_out_about_tables_that_cannot_be_used) {
+    server().run(
+        "CREATE TABLE without_keys (LIKE syncguard_locks); "
+        "CREATE TABLE of_others (key TEXT); CREATE VIEW seen AS SELECT 1; "
+        "CREATE ROLE stranger LOGIN");
+    for (const std::string locks : {"without_keys", "of_others", "seen", "no_schema.locks"}) {
+        const auto failure = expect_error(error_code::invalid_argument, [&] {
+            open_named(locks, "syncguard_fence_counters").setup_schema();
+        });
+        ASSERT_TRUE(failure) << locks;
+        EXPECT_NE(std::string(failure->what()).find(";"), std::string::npos) << failure->what();
+    }
+    auto url = server().url();
+    url.replace(url.find("postgres@"), 8, "stranger");
+    expect_error(error_code::auth_failed, [&] { open({.connection = url}).setup_schema(); });
+    EXPECT_EQ(server().value("SELECT count(*) FROM syncguard_fence_counters"), "0");
 }
 
 TEST_F(postgres_schema, a_peer_that_makes_the_tables_meanwhile_is_no_obstacle) {

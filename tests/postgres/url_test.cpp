@@ -35,7 +35,8 @@ TEST(postgres_url, that_makes_no_sense_is_refused_without_being_repeated) {
         expect_error(error_code::invalid_argument, [&] { (void)parse_url(url); });
     }
     for (const std::string url : {"postgres://u:hunter2@h?nonsense=1", "postgres://u:hunter2%ZZ@h",
-                                  "postgres://[hunter2"}) {
+                                  "postgres://[hunter2", "postgres://u:hunter2/x@h/db",
+                                  "postgres://u:hunter2@x@h/db", "postgresql://u:x@hunter2/y@h"}) {
         const auto failure = expect_error(error_code::invalid_argument,
                                           [&] { postgres::backend backend(parse_url(url)); });
         EXPECT_EQ(std::string(failure->what()).find("hunter2"), std::string::npos);
