@@ -53,14 +53,18 @@ int report_loss(const run_arguments& arguments, const std::string& why) {
 
 /// False if the lock was gone. A server that is away for a moment is worth further attempts: until
 /// the release or the end of the lock nobody can follow.
-bool release(held_lock& lock) {
+bool release(held_lock& lock, const std::string& key) {
     constexpr auto patience = std::chrono::seconds{5};
     constexpr auto pause = std::chrono::milliseconds{100};
     const auto give_up_at = std::chrono::steady_clock::now() + patience;
     for (bool in_doubt = false;; in_doubt = true) {
         try {
-            // If it is gone after a failure, it was the failed attempt that released it.
-            return lock.release().ok || in_doubt;
+            const bool released = lock.release().ok;
+            if (released || !in_doubt) return released;
+            print_warning(in_quotes(key) +
+                          " is free, but nobody can say by whom: the backend was away when it was "
+                          "released first");
+            return true;
         } catch (const lock_error& failure) {
             const bool may_pass = failure.code() == error_code::service_unavailable;
             if (!may_pass || std::chrono::steady_clock::now() + pause > give_up_at) throw;
@@ -85,7 +89,7 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
     }
 
     try {
-        if (!release(lock)) {
+        if (!release(lock, arguments.key)) {
             return report_loss(arguments, "when the command ended (exit code " +
                                               std::to_string(child.exit_code()) +
                                               "), it was already released or expired");

@@ -1,8 +1,9 @@
 /// The store in Firestore: joins options, client and operations.
 #pragma once
 
-#include "../core/fork_guard.hpp"
+#include "../net/client_engine.hpp"
 #include "client.hpp"
+#include "lock_operation.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/firestore.hpp>
@@ -11,25 +12,16 @@
 
 namespace syncguard::firestore {
 
-class firestore_engine : public engine, private fork_participant {
+class firestore_engine : public net::client_engine<client, lock_operation> {
   public:
     firestore_engine(options store, warning_handler on_warning);
-    ~firestore_engine() override;
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
-    void start(const request& what, const call_limits& limits, completion done) noexcept override;
 
   private:
-    // A child would read the answers meant for its parent: it gets a client of its own.
-    void before_fork() override {}
-    void after_fork_in_parent() override {}
-    void after_fork_in_child() override;
-
-    const options store_;
-    const access how_;
-    const warning_handler on_warning_;
-    std::shared_ptr<client> client_;
+    [[nodiscard]] std::shared_ptr<lock_operation> make_operation(const request& what,
+                                                                 const call_limits& limits,
+                                                                 completion done) override;
 };
 
 }  // namespace syncguard::firestore

@@ -38,20 +38,13 @@ lock_operation::lock_operation(const request& what, const call_limits& limits,
       key_(key_of(what)),
       what_(with_key(what, key_)),
       client_(by),
-      done_(std::move(done)) {}
+      inquiry_(std::move(done)) {}
 
 void lock_operation::watch_for_stop(const std::stop_token& stop) {
-    if (!stop.stop_possible()) return;
-    on_stop_.emplace(stop, [by = client_, weak = weak_from_this()] {
+    inquiry_.watch_for_stop(stop, [by = client_, weak = weak_from_this()] {
         const auto alive = by.lock();
         if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
     });
-}
-
-outcome lock_operation::result() {
-    on_stop_.reset();
-    if (failure_) std::rethrow_exception(failure_);
-    return std::move(outcome_);
 }
 
 boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interruption& limits) {
@@ -71,39 +64,32 @@ boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interru
 boost::asio::awaitable<void> lock_operation::perform(lock_store& store, net::interruption& limits) {
     limits.check();
     if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
-        outcome_ = co_await store.acquire(*acquisition, limits, so_far_);
+        inquiry_.answer = co_await store.acquire(*acquisition, limits, so_far_);
     } else if (const auto* const release = std::get_if<release_request>(&what_)) {
-        outcome_ = co_await store.release(*release, limits, so_far_);
+        inquiry_.answer = co_await store.release(*release, limits, so_far_);
     } else if (const auto* const extension = std::get_if<extend_request>(&what_)) {
-        outcome_ = co_await store.extend(*extension, limits, so_far_);
+        inquiry_.answer = co_await store.extend(*extension, limits, so_far_);
     } else if (const auto* const question = std::get_if<is_locked_request>(&what_)) {
-        outcome_ = co_await store.is_locked(*question, limits, remains_);
+        inquiry_.answer = co_await store.is_locked(*question, limits, remains_);
     } else if (const auto* const by_key = std::get_if<key_lookup_request>(&what_)) {
-        outcome_ = co_await store.lookup(*by_key, limits);
+        inquiry_.answer = co_await store.lookup(*by_key, limits);
     } else if (const auto* const by_id = std::get_if<id_lookup_request>(&what_)) {
-        outcome_ = co_await store.lookup(*by_id, limits);
+        inquiry_.answer = co_await store.lookup(*by_id, limits);
     }
 }
 
 void lock_operation::fail(std::exception_ptr why) noexcept {
-    failure_ = std::move(why);
+    inquiry_.failure = std::move(why);
     if (so_far_.is_in_doubt()) undo();
 }
 
 void lock_operation::abandon() noexcept {
-    if (announced_or_abandoned_.exchange(true) && outcome_.ok) undo();
+    if (inquiry_.abandon()) undo();
 }
 
 void lock_operation::announce() noexcept {
     clean_up();
-    if (!done_) {
-        abandon();
-        return;
-    }
-    on_stop_.reset();
-    // The completion may own what keeps the engine alive: let it go when it has been told.
-    const completion done = std::exchange(done_, nullptr);
-    done(failure_, std::move(outcome_));
+    if (inquiry_.announce()) undo();
 }
 
 void lock_operation::undo() noexcept {

@@ -2,13 +2,12 @@
 /// unknown.
 #pragma once
 
+#include "../net/inquiry.hpp"
 #include "attempts.hpp"
 #include "client.hpp"
 
 #include <syncguard/engine.hpp>
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -26,7 +25,7 @@ class lock_operation : public operation {
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
-    [[nodiscard]] outcome result();
+    [[nodiscard]] outcome result() { return inquiry_.result(); }
 
     /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
     void abandon() noexcept;
@@ -46,14 +45,9 @@ class lock_operation : public operation {
     const std::string key_;
     const request what_;
     const std::weak_ptr<client> client_;
-    completion done_;
-    outcome outcome_;
-    std::exception_ptr failure_;
+    net::inquiry inquiry_;
     attempts so_far_;
     std::optional<stored_lock> remains_;
-    /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
-    std::atomic<bool> announced_or_abandoned_{false};
-    std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 }  // namespace syncguard::firestore

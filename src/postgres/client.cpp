@@ -108,9 +108,9 @@ net::driven::wishes client::step() {
     take_news();
     take_what_was_put_off(now);
     end_overdue(now);
+    lookout_.step(now);
     send_waiting();
     connect_if_needed(now);
-    lookout_.step(now);
     announce_ended();
     return {.at = next_wakeup(now), .tasks = tasks_wanted()};
 }
@@ -427,9 +427,10 @@ void client::take_answer(const std::shared_ptr<operation>& what, const row& answ
 }
 
 void client::on_refused(link& which, const refusal& why) {
-    if (remedy_for(why.sqlstate) == remedy::again_elsewhere) close_idle_links();
     refuse(which.busy_with, why);
     which.busy_with.clear();
+    // This one is among them.
+    if (remedy_for(why.sqlstate) == remedy::again_elsewhere) close_idle_links();
 }
 
 /// The server did nothing with these. It may be for one of them: the next time each goes alone.
@@ -489,7 +490,8 @@ void client::on_no_connection(const lock_error& why) {
     connect_not_before_ = steady_clock::now() + reconnect_delay(++failed_connections_);
     why_not_connected_ = why;
     // Where there are others, one of them will be free some time.
-    if (std::any_of(links_.begin(), links_.end(), [](const auto& each) { return each->ready; })) {
+    if (std::any_of(links_.begin(), links_.end(),
+                    [](const auto& each) { return each->ready && !each->reserved; })) {
         return;
     }
     for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
@@ -564,6 +566,7 @@ void client::let_linger(operation& what, const operation::patience& how, time_po
             return;
         case lookout::prospect::look_again:
             enqueue(what, false);
+            set_deadline(what, what.final_deadline_);
             return;
         case lookout::prospect::cannot_be_told:
             set_ended(what.self_);

@@ -16,9 +16,6 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// How long the end of an engine may take for releases that are still to be made.
-constexpr milliseconds farewell{1'000};
-
 /// More would not make a server faster.
 constexpr std::size_t largest_pool = 100;
 
@@ -38,48 +35,22 @@ options checked(options store) {
 
 }  // namespace
 
-postgres_engine::postgres_engine(options store)
-    : store_(checked(std::move(store))),
-      tables_(checked_names(store_.tables)),
-      sql_(std::make_shared<const statements>(tables_)),
-      client_(std::make_shared<client>(store_)) {
-    fork_guard::add(*this);
-}
-
-postgres_engine::~postgres_engine() {
-    fork_guard::remove(*this);
-    client_->end(farewell);
-}
+postgres_engine::postgres_engine(const options& store)
+    : client_engine([store = checked(store)] { return std::make_shared<postgres::client>(store); }),
+      cleanup_in_is_locked_(store.cleanup_in_is_locked),
+      tables_(checked_names(store.tables)),
+      sql_(std::make_shared<const statements>(tables_)) {}
 
 backend_capabilities postgres_engine::capabilities() const noexcept {
     return {postgres::capabilities::backend, postgres::capabilities::supports_fencing,
             postgres::capabilities::time_authority};
 }
 
-outcome postgres_engine::perform(const request& what, const call_limits& limits) {
-    const auto call = std::make_shared<lock_operation>(what, limits, store_.cleanup_in_is_locked,
-                                                       sql_, client_, nullptr);
-    call->watch_for_stop(limits.stop);
-    try {
-        client_->perform(call);
-    } catch (...) {
-        client_->cancel(call);
-        call->abandon();
-        throw;
-    }
-    return call->result();
-}
-
-void postgres_engine::start(const request& what, const call_limits& limits,
-                            completion done) noexcept {
-    try {
-        const auto call = std::make_shared<lock_operation>(
-            what, limits, store_.cleanup_in_is_locked, sql_, client_, done);
-        call->watch_for_stop(limits.stop);
-        client_->start(call);
-    } catch (...) {
-        done(std::current_exception(), {});
-    }
+std::shared_ptr<lock_operation> postgres_engine::make_operation(const request& what,
+                                                                const call_limits& limits,
+                                                                completion done) {
+    return std::make_shared<lock_operation>(what, limits, cleanup_in_is_locked_, sql_, client(),
+                                            std::move(done));
 }
 
 void postgres_engine::setup_schema(const call_limits& limits) {
@@ -87,8 +58,8 @@ void postgres_engine::setup_schema(const call_limits& limits) {
         const auto step =
             std::make_shared<schema_operation>(std::move(what), limits.deadline, std::move(kept));
         const std::stop_callback<std::function<void()>> on_stop(
-            limits.stop, [by = client_, step] { by->cancel(step); });
-        client_->perform(step);
+            limits.stop, [by = client(), step] { by->cancel(step); });
+        client()->perform(step);
         step->throw_if_failed();
     };
     const auto schema = std::make_shared<const schema_statements>(tables_);
@@ -107,16 +78,8 @@ void postgres_engine::setup_schema(const call_limits& limits) {
             sql_);
 }
 
-void postgres_engine::after_fork_in_child() {
-    client_->abandon();
-    // Threads of the parent may have been inside: what they left is never destroyed.
-    static auto* const left_behind = new std::vector<std::shared_ptr<client>>;
-    left_behind->push_back(std::move(client_));
-    client_ = std::make_shared<client>(store_);
-}
-
 backend::backend(options store, backend_options common)
-    : backend(std::make_shared<postgres_engine>(std::move(store)), std::move(common)) {}
+    : backend(std::make_shared<postgres_engine>(store), std::move(common)) {}
 
 backend::backend(std::shared_ptr<postgres_engine> store, backend_options common)
     : basic_backend(store, common),

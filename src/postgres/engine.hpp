@@ -2,8 +2,9 @@
 /// acquisitions that nobody heard the end of.
 #pragma once
 
-#include "../core/fork_guard.hpp"
+#include "../net/client_engine.hpp"
 #include "client.hpp"
+#include "lock_operation.hpp"
 #include "statements.hpp"
 
 #include <syncguard/engine.hpp>
@@ -13,29 +14,24 @@
 
 namespace syncguard::postgres {
 
-class postgres_engine : public engine, private fork_participant {
+class postgres_engine : public net::client_engine<client, lock_operation> {
   public:
-    explicit postgres_engine(options store);
-    ~postgres_engine() override;
+    explicit postgres_engine(const options& store);
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
     [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
-    void start(const request& what, const call_limits& limits, completion done) noexcept override;
 
     /// Throws `lock_error`.
     void setup_schema(const call_limits& limits);
 
   private:
-    // A child would read the answers meant for its parent: it gets a client of its own.
-    void before_fork() override {}
-    void after_fork_in_parent() override {}
-    void after_fork_in_child() override;
+    [[nodiscard]] std::shared_ptr<lock_operation> make_operation(const request& what,
+                                                                 const call_limits& limits,
+                                                                 completion done) override;
 
-    const options store_;
+    const bool cleanup_in_is_locked_;
     const quoted_names tables_;
     const std::shared_ptr<const statements> sql_;
-    std::shared_ptr<client> client_;
 };
 
 }  // namespace syncguard::postgres

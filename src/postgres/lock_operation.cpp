@@ -39,29 +39,22 @@ lock_operation::lock_operation(const request& what, const call_limits& limits, b
       sql_(std::move(sql)),
       client_(by),
       where_(by->where()),
-      done_(std::move(done)) {}
+      inquiry_(std::move(done)) {}
 
 void lock_operation::watch_for_stop(const std::stop_token& stop) {
-    if (!stop.stop_possible()) return;
-    on_stop_.emplace(stop, [by = client_, weak = weak_from_this()] {
+    inquiry_.watch_for_stop(stop, [by = client_, weak = weak_from_this()] {
         const auto alive = by.lock();
         if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
     });
 }
 
-outcome lock_operation::result() {
-    on_stop_.reset();
-    if (failure_) std::rethrow_exception(failure_);
-    return std::move(outcome_);
-}
-
 bool lock_operation::answer(const row& reply) noexcept {
     if (!in_doubt_ && has_to_wait(what_, reply)) return false;
     try {
-        outcome_ = decoded(reply);
-        outcome_.attempt_began = sent_at_;
+        inquiry_.answer = decoded(reply);
+        inquiry_.answer.attempt_began = sent_at_;
     } catch (...) {
-        failure_ = std::current_exception();
+        inquiry_.failure = std::current_exception();
         // No answer that makes sense, or no memory to take it.
         undo(in_doubt_ ? doubts_after_a_broken_connection : 0);
     }
@@ -80,8 +73,8 @@ bool lock_operation::lingers(time_point now) const noexcept {
 
 std::optional<operation::patience> lock_operation::wait_after(const row& reply) {
     const auto now = std::chrono::steady_clock::now();
-    if (!lingers(now) || !is_locked(reply) || !answer(reply) || failure_) return {};
-    const milliseconds lasts = outcome_.locked_for.value_or(milliseconds::max());
+    if (!lingers(now) || !is_locked(reply) || !answer(reply) || inquiry_.failure) return {};
+    const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
     return patience{.key = call_.turn,
                     .until = std::min(std::get<acquire_request>(what_).linger_until, lock_ends)};
@@ -115,7 +108,7 @@ lock_error lock_operation::answer_was_lost(const char* what_is_known) const {
 }
 
 void lock_operation::fail(const lock_error& why) noexcept {
-    failure_ = std::make_exception_ptr(why);
+    inquiry_.failure = std::make_exception_ptr(why);
     if (in_doubt_) undo(doubts_after_a_broken_connection);
 }
 
@@ -149,18 +142,11 @@ bool lock_operation::is_urgent() const noexcept {
 }
 
 void lock_operation::abandon() noexcept {
-    if (announced_or_abandoned_.exchange(true) && outcome_.ok) undo(0);
+    if (inquiry_.abandon()) undo(0);
 }
 
 void lock_operation::announce() noexcept {
-    if (!done_) {
-        abandon();
-        return;
-    }
-    on_stop_.reset();
-    // The completion may own what keeps the engine alive: let it go when it has been told.
-    const completion done = std::exchange(done_, nullptr);
-    done(failure_, std::move(outcome_));
+    if (inquiry_.announce()) undo(0);
 }
 
 void lock_operation::undo(unsigned doubts) noexcept {

@@ -1,14 +1,13 @@
 /// A request on its way through the client, and what becomes of it if its answer is lost.
 #pragma once
 
+#include "../net/inquiry.hpp"
 #include "client.hpp"
 #include "statements.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/time.hpp>
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -28,7 +27,7 @@ class lock_operation : public operation {
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
-    [[nodiscard]] outcome result();
+    [[nodiscard]] outcome result() { return inquiry_.result(); }
 
     /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
     void abandon() noexcept;
@@ -56,15 +55,10 @@ class lock_operation : public operation {
     const std::shared_ptr<const statements> sql_;
     const std::weak_ptr<client> client_;
     const std::string where_;
-    completion done_;
-    outcome outcome_;
-    std::exception_ptr failure_;
+    net::inquiry inquiry_;
     lease_clock::time_point sent_at_{};
     /// It was sent before, and what came of that is not known.
     bool in_doubt_ = false;
-    /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
-    std::atomic<bool> announced_or_abandoned_{false};
-    std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 }  // namespace syncguard::postgres

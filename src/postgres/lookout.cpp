@@ -1,6 +1,7 @@
 #include "lookout.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace syncguard::postgres {
@@ -53,10 +54,18 @@ void lookout::step(time_point now) {
         return;
     }
     if (!wire_ && !keys_.empty() && now >= connect_not_before_) {
-        wire_ = connect_(*this);
-        wire_->open();
+        auto made = connect_(*this);
+        made->open();
+        wire_ = std::move(made);
     }
-    if (ready_ && !busy_since_) send_changes(now);
+    if (!ready_ || busy_since_) return;
+    try {
+        send_changes(now);
+    } catch (const std::bad_alloc&) {
+        // Some flag may be up that nobody remembers.
+        lose_connection();
+        throw;
+    }
 }
 
 lookout::time_point lookout::next_wakeup() const {
@@ -76,7 +85,11 @@ void lookout::send_changes(time_point now) {
     }
     const text_list lowered = now < next_tidying_ ? text_list() : take_unwanted(now);
     transaction changes;
-    if (!lowered.empty()) changes.push_back({&sql_.lower_flags, {lowered.text()}});
+    if (!lowered.empty()) {
+        changes.push_back({&sql_.lower_flags, {lowered.text()}});
+        // Nobody will be there to read, and what is not read the server cannot forget.
+        if (keys_.empty()) changes.push_back({&sql_.unlisten, {}});
+    }
     if (!raised.empty()) {
         changes.push_back({&sql_.listen, {}});
         changes.push_back({&sql_.raise_flags, {raised.text()}});

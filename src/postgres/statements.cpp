@@ -94,29 +94,32 @@ std::string flag_of(const std::string& key) {
     const std::string kind_of_flags = "1937337955";  // "sync" in ASCII; peers' locks have no kind
     return kind_of_flags + ", hashtext(" + key + ")";
 }
+/// A flag is up when the release is committed that is under way, which may hang. In milliseconds.
+constexpr const char* patience_with_releases = "'4000'";
 
-/// Rows (key, lock id, time) of `mine`: those that have the condition, alone with this transaction,
-/// and the time when it got them. In the order of their keys, so that no two wait for each other.
+/// The rows of `mine`: those that have the condition, as they are now that this transaction has
+/// them alone, and the time. In the order of their keys, so that no two wait for each other.
 std::string rows_of_mine(const quoted_names& tables, const std::string& condition,
                          const std::string& patience) {
-    return "locked AS MATERIALIZED (SELECT l.key, l.lock_id FROM " + tables.locks +
+    return "locked AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms FROM " + tables.locks +
            " AS l, (SELECT " + limit_of_waiting(patience) + " OFFSET 0) AS patience WHERE l." +
            condition +
            " ORDER BY l.key FOR UPDATE OF l), "
-           "mine AS MATERIALIZED (SELECT locked.*, " +
-           now_ms() + " AS ms FROM locked)";
+           "clock AS MATERIALIZED (SELECT count(*), " +
+           now_ms() +
+           " AS ms FROM locked), "
+           "mine AS MATERIALIZED (SELECT key, lock_id, ms FROM locked, clock "
+           "WHERE expires_at_ms > ms - " +
+           tolerance() + ")";
 }
 
-std::string is_mine() {
-    return "l.key = mine.key AND l.lock_id = mine.lock_id AND l.expires_at_ms > mine.ms - " +
-           tolerance();
-}
+constexpr const char* is_mine = "l.key = mine.key AND l.lock_id = mine.lock_id";
 
 std::string release_text(const quoted_names& tables) {
     // A notification makes commits wait for each other: only for who waits. Who raises the flag
     // later does not get it before this transaction has ended, and then sees that the key is free.
     return "WITH " + rows_of_mine(tables, "lock_id = ANY ($1::text[])", "$2") +
-           ", gone AS (DELETE FROM " + tables.locks + " AS l USING mine WHERE " + is_mine() +
+           ", gone AS (DELETE FROM " + tables.locks + " AS l USING mine WHERE " + is_mine +
            " RETURNING l.lock_id, l.key) "
            "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 WHEN (SELECT count(*) FROM " +
            tables.locks +
@@ -131,7 +134,7 @@ std::string release_text(const quoted_names& tables) {
 std::string extend_text(const quoted_names& tables) {
     return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$3") + ", extended AS (UPDATE " +
            tables.locks + " AS l SET expires_at_ms = mine.ms + $2::bigint FROM mine WHERE " +
-           is_mine() +
+           is_mine +
            " RETURNING l.expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "
            "(SELECT count(*) FROM " +
            tables.locks + " WHERE lock_id = $1::text)";
@@ -172,9 +175,11 @@ statements::statements(const quoted_names& tables)
 lookout_statements::lookout_statements()
     : who_serves{.name = {}, .text = "SELECT pg_backend_pid()"},
       listen{.name = {}, .text = std::string("LISTEN ") + channel},
+      unlisten{.name = {}, .text = std::string("UNLISTEN ") + channel},
       raise_flags{.name = {},
                   .text = "SELECT count(pg_advisory_lock_shared(" + flag_of("key") +
-                          ")) FROM unnest($1::text[]) AS key"},
+                          ")) FROM unnest($1::text[]) AS key, (SELECT " +
+                          limit_of_waiting(patience_with_releases) + " OFFSET 0) AS patience"},
       lower_flags{.name = {},
                   .text = "SELECT count(pg_advisory_unlock_shared(" + flag_of("key") +
                           ")) FROM unnest($1::text[]) AS key"} {}

@@ -40,6 +40,7 @@ struct lookout_statements {
     /// Gives the number of the server's process.
     statement who_serves;
     statement listen;
+    statement unlisten;
     /// ($1 keys): from the commit on, who releases one of them notifies.
     statement raise_flags;
     statement lower_flags;

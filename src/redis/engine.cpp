@@ -15,9 +15,6 @@ namespace syncguard::redis {
 
 namespace {
 
-/// How long the end of an engine may take for releases that are still to be made.
-constexpr milliseconds farewell{1'000};
-
 options checked(options store) {
     const auto refuse = [](const std::string& why) {
         throw lock_error(error_code::invalid_argument, why);
@@ -52,17 +49,11 @@ options checked(options store) {
 
 }  // namespace
 
-redis_engine::redis_engine(options store)
-    : store_(checked(std::move(store))),
-      keys_(std::make_shared<const key_space>(store_.prefix)),
-      client_(std::make_shared<client>(store_)) {
-    client_->prepare();
-    fork_guard::add(*this);
-}
-
-redis_engine::~redis_engine() {
-    fork_guard::remove(*this);
-    client_->end(farewell);
+redis_engine::redis_engine(const options& store)
+    : client_engine([store = checked(store)] { return std::make_shared<redis::client>(store); }),
+      cleanup_in_is_locked_(store.cleanup_in_is_locked),
+      keys_(std::make_shared<const key_space>(store.prefix)) {
+    client()->prepare();
 }
 
 backend_capabilities redis_engine::capabilities() const noexcept {
@@ -70,40 +61,14 @@ backend_capabilities redis_engine::capabilities() const noexcept {
             redis::capabilities::time_authority};
 }
 
-outcome redis_engine::perform(const request& what, const call_limits& limits) {
-    const auto call = std::make_shared<lock_operation>(what, limits, store_.cleanup_in_is_locked,
-                                                       keys_, client_, nullptr);
-    call->watch_for_stop(limits.stop);
-    try {
-        client_->perform(call);
-    } catch (...) {
-        client_->cancel(call);
-        call->abandon();
-        throw;
-    }
-    return call->result();
-}
-
-void redis_engine::start(const request& what, const call_limits& limits, completion done) noexcept {
-    try {
-        const auto call = std::make_shared<lock_operation>(
-            what, limits, store_.cleanup_in_is_locked, keys_, client_, done);
-        call->watch_for_stop(limits.stop);
-        client_->start(call);
-    } catch (...) {
-        done(std::current_exception(), {});
-    }
-}
-
-void redis_engine::after_fork_in_child() {
-    client_->abandon();
-    // Threads of the parent may have been inside: what they left is never destroyed.
-    static auto* const left_behind = new std::vector<std::shared_ptr<client>>;
-    left_behind->push_back(std::move(client_));
-    client_ = std::make_shared<client>(store_);
+std::shared_ptr<lock_operation> redis_engine::make_operation(const request& what,
+                                                             const call_limits& limits,
+                                                             completion done) {
+    return std::make_shared<lock_operation>(what, limits, cleanup_in_is_locked_, keys_, client(),
+                                            std::move(done));
 }
 
 backend::backend(options store, backend_options common)
-    : basic_backend(std::make_shared<redis_engine>(std::move(store)), std::move(common)) {}
+    : basic_backend(std::make_shared<redis_engine>(store), std::move(common)) {}
 
 }  // namespace syncguard::redis

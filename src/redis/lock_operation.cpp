@@ -38,34 +38,27 @@ lock_operation::lock_operation(const request& what, const call_limits& limits, b
       what_(what),
       keys_(std::move(keys)),
       client_(by),
-      done_(std::move(done)) {
+      inquiry_(std::move(done)) {
     if (lock_operation::lingers(std::chrono::steady_clock::now())) {
         lock_key_ = keys_->lock_key(std::get<acquire_request>(what_).key);
     }
 }
 
 void lock_operation::watch_for_stop(const std::stop_token& stop) {
-    if (!stop.stop_possible()) return;
-    on_stop_.emplace(stop, [by = client_, weak = weak_from_this()] {
+    inquiry_.watch_for_stop(stop, [by = client_, weak = weak_from_this()] {
         const auto alive = by.lock();
         if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
     });
 }
 
-outcome lock_operation::result() {
-    on_stop_.reset();
-    if (failure_) std::rethrow_exception(failure_);
-    return std::move(outcome_);
-}
-
 void lock_operation::answer(const script_reply& reply) noexcept {
     const auto by = client_.lock();
-    failure_ = nullptr;
+    inquiry_.failure = nullptr;
     try {
-        outcome_ = decode(what_, reply, by ? by->where() : std::string());
-        outcome_.attempt_began = sent_at_;
+        inquiry_.answer = decode(what_, reply, by ? by->where() : std::string());
+        inquiry_.answer.attempt_began = sent_at_;
     } catch (...) {
-        failure_ = std::current_exception();
+        inquiry_.failure = std::current_exception();
         // Not an error from before the script writes, or no memory to take the answer.
         if (may_have_locked(reply.value)) undo(0);
     }
@@ -84,15 +77,15 @@ std::optional<operation::patience> lock_operation::wait_after(const script_reply
     const auto now = std::chrono::steady_clock::now();
     if (!lingers(now) || reply.value.is_error() || may_have_locked(reply.value)) return {};
     answer(reply);
-    if (failure_) return {};
-    const milliseconds lasts = outcome_.locked_for.value_or(milliseconds::max());
+    if (inquiry_.failure) return {};
+    const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
     return patience{.key = lock_key_,
                     .until = std::min(std::get<acquire_request>(what_).linger_until, lock_ends)};
 }
 
 void lock_operation::fail(const lock_error& why) noexcept {
-    failure_ = std::make_exception_ptr(why);
+    inquiry_.failure = std::make_exception_ptr(why);
 }
 
 void lock_operation::given_up_when_sent() noexcept {
@@ -110,18 +103,11 @@ void lock_operation::lose() noexcept {
 }
 
 void lock_operation::abandon() noexcept {
-    if (announced_or_abandoned_.exchange(true) && outcome_.ok) undo(0);
+    if (inquiry_.abandon()) undo(0);
 }
 
 void lock_operation::announce() noexcept {
-    if (!done_) {
-        abandon();
-        return;
-    }
-    on_stop_.reset();
-    // The completion may own what keeps the engine alive: let it go when it has been told.
-    const completion done = std::exchange(done_, nullptr);
-    done(failure_, std::move(outcome_));
+    if (inquiry_.announce()) undo(0);
 }
 
 void lock_operation::undo(unsigned repetitions) noexcept {

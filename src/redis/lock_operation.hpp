@@ -2,13 +2,12 @@
 /// is unknown.
 #pragma once
 
+#include "../net/inquiry.hpp"
 #include "client.hpp"
 #include "key_space.hpp"
 
 #include <syncguard/engine.hpp>
 
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -27,7 +26,7 @@ class lock_operation : public operation {
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
-    [[nodiscard]] outcome result();
+    [[nodiscard]] outcome result() { return inquiry_.result(); }
 
     /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
     void abandon() noexcept;
@@ -48,15 +47,10 @@ class lock_operation : public operation {
     const request what_;
     const std::shared_ptr<const key_space> keys_;
     const std::weak_ptr<client> client_;
-    completion done_;
-    outcome outcome_;
+    net::inquiry inquiry_;
     lease_clock::time_point sent_at_;
     /// Of an acquisition that lingers. The request's key is gone where its caller has given up.
     std::string lock_key_;
-    std::exception_ptr failure_;
-    /// Set by the first of the two, the announcement and an `abandon`; the second knows of both.
-    std::atomic<bool> announced_or_abandoned_{false};
-    std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 }  // namespace syncguard::redis

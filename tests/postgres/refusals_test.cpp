@@ -31,6 +31,30 @@ TEST_F(postgres_refusals, a_server_that_only_reads_is_unavailable) {
     EXPECT_FALSE(backend.is_locked("k"));
 }
 
+TEST_F(postgres_refusals, a_session_that_only_reads_from_now_on_is_left) {
+    const auto backend = open();
+    EXPECT_TRUE(backend.acquire("k"));
+    const std::string sessions =
+        "FROM pg_stat_activity WHERE query LIKE '%unnest%' AND pid <> pg_backend_pid()";
+    const auto first = server().value("SELECT pid " + sessions);
+    server().run("ALTER SYSTEM SET default_transaction_read_only = on");
+    server().run("SELECT pg_reload_conf()");
+    EXPECT_TRUE(eventually([] { return server().value("SHOW transaction_read_only") == "on"; }));
+    expect_error(error_code::service_unavailable, [&] {
+        while (true)
+            (void)backend.acquire("k");
+    });
+    EXPECT_TRUE(eventually([&] {
+        return server().value("SELECT count(*) " + sessions + " AND pid = " + first) == "0";
+    }));
+    auto admin = server().connect();
+    admin.run("SET default_transaction_read_only = off");
+    admin.run("ALTER SYSTEM RESET default_transaction_read_only");
+    admin.run("SELECT pg_reload_conf()");
+    EXPECT_TRUE(eventually([] { return server().value("SHOW transaction_read_only") == "off"; }));
+    EXPECT_TRUE(backend.acquire("other"));
+}
+
 TEST_F(postgres_refusals, of_several_hosts_the_one_that_writes_is_found) {
     const std::string port = std::to_string(server().port());
     const reserved_port dead;

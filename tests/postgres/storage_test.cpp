@@ -163,6 +163,24 @@ TEST_F(postgres_storage, the_clock_is_read_after_the_waiting_for_a_row) {
     }
 }
 
+TEST_F(postgres_storage, what_became_of_a_row_while_it_was_waited_for_counts) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    for (const bool extends : {true, false}) {
+        auto peer = server().connect();
+        peer.run("BEGIN; UPDATE syncguard_locks SET expires_at_ms = expires_at_ms + 86400000");
+        std::optional<bool> done;
+        std::jthread waiting(
+            [&] { done = extends ? backend.extend(id, {.ttl = 10s}).ok : backend.release(id).ok; });
+        while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
+            std::this_thread::yield();
+        server().advance(1h);
+        peer.run("COMMIT");
+        waiting.join();
+        EXPECT_EQ(done, true) << "it had been extended by then";
+    }
+}
+
 TEST_F(postgres_storage, a_lock_that_is_extended_while_it_is_taken_over_stays_with_its_owner) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);

@@ -127,6 +127,10 @@ TEST_F(waiting_on_postgres, leaves_no_flag_behind_though_the_client_lives_on_and
     });
     auto lease = acquire_with_retries(locks, "k", hardly_ever_retrying());
     EXPECT_TRUE(eventually([] { return server().value(flags) == "0"; }));
+    // Nor does it listen to what nobody reads any more.
+    EXPECT_EQ(server().value("SELECT count(*) FROM pg_stat_activity "
+                             "WHERE query = 'UNLISTEN syncguard'"),
+              "1");
     EXPECT_TRUE(lease.release().ok);
 }
 
