@@ -3,6 +3,9 @@
 
 #include <syncguard/async.hpp>
 
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
 
 #include <algorithm>
@@ -195,6 +198,47 @@ TEST_F(postgres_network, renewals_do_not_wait_behind_a_crowd) {
     for (int i = 0; i < 5; ++i)
         EXPECT_TRUE(lease->extend({.ttl = 60s}).ok);
     other.run("COMMIT");
+}
+
+TEST_F(postgres_network, who_came_first_is_served_first_where_connections_are_few) {
+    const auto locks = open(60s, 1);
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('ahead'))");
+    std::jthread ahead([&] { EXPECT_TRUE(locks.acquire("ahead")); });
+    ASSERT_TRUE(eventually(
+        [] { return server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "1"; }));
+    // Of two kinds, which stand in different queues.
+    boost::asio::io_context handlers;
+    const auto more_will_come = boost::asio::make_work_guard(handlers);
+    std::vector<int> order;
+    const auto noting = [&](int number) {
+        return boost::asio::bind_executor(handlers,
+                                          [&order, number](std::exception_ptr failure, auto&&...) {
+                                              EXPECT_FALSE(failure);
+                                              order.push_back(number);
+                                          });
+    };
+    for (int i = 0; i < 12; i += 2) {
+        async_is_locked(locks, "k" + std::to_string(i), {}, noting(i));
+        async_release(locks, lock_id::generate(), {}, noting(i + 1));
+    }
+    other.run("COMMIT");
+    while (order.size() < 12)
+        handlers.run_one();
+    // Releases that are alike travel together, with the first of them.
+    std::erase_if(order, [](int number) { return number % 2 != 0; });
+    EXPECT_EQ(order, (std::vector<int>{0, 2, 4, 6, 8, 10}));
+}
+
+TEST_F(postgres_network, a_statement_that_takes_too_long_ends_before_its_call) {
+    const postgres::backend locks({.connection = server().url(), .statement_timeout = 200ms},
+                                  quiet(10min));
+    const auto id = locks.acquire("k", {.ttl = 60s})->detach();
+    auto other = server().connect();
+    other.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+    expect_error(error_code::network_timeout, [&] { (void)locks.extend(id, {.ttl = 60s}); });
+    other.run("COMMIT");
+    EXPECT_TRUE(locks.release(id).ok);
 }
 
 TEST_F(postgres_network, the_pool_is_bounded) {
