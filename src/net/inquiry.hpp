@@ -23,7 +23,7 @@ class inquiry {
 
     /// Lets a stop request call `cancel`, until the end.
     void watch_for_stop(const std::stop_token& stop, std::function<void()> cancel) {
-        if (stop.stop_possible()) on_stop_.emplace(stop, std::move(cancel));
+        on_stop_.emplace(stop, std::move(cancel));
     }
 
     /// The answer; throws what is there in its place.

@@ -45,6 +45,7 @@ lock_operation::lock_operation(const request& what, const call_limits& limits, b
 }
 
 void lock_operation::watch_for_stop(const std::stop_token& stop) {
+    if (!stop.stop_possible()) return;
     inquiry_.watch_for_stop(stop, [by = client_, weak = weak_from_this()] {
         const auto alive = by.lock();
         if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
