@@ -17,6 +17,11 @@ namespace syncguard::net {
 template <class Client, class LockOperation>
 class client_engine : public engine, private fork_participant {
   public:
+    ~client_engine() override {
+        fork_guard::remove(*this);
+        client_->end(farewell);
+    }
+
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) final {
         const auto call = make_operation(what, limits, nullptr);
         call->watch_for_stop(limits.stop);
@@ -45,10 +50,6 @@ class client_engine : public engine, private fork_participant {
     explicit client_engine(std::function<std::shared_ptr<Client>()> make_client)
         : make_client_(std::move(make_client)), client_(make_client_()) {
         fork_guard::add(*this);
-    }
-    ~client_engine() override {
-        fork_guard::remove(*this);
-        client_->end(farewell);
     }
 
     [[nodiscard]] const std::shared_ptr<Client>& client() const noexcept { return client_; }
