@@ -1,5 +1,6 @@
 #include "client.hpp"
 
+#include "../net/reconnecting.hpp"
 #include "link.hpp"
 #include "server_error.hpp"
 
@@ -39,14 +40,6 @@ constexpr milliseconds patience_with_cancelled{100};
 
 /// Before an operation is repeated while the client's end waits for it.
 constexpr milliseconds pause_at_the_end{100};
-
-constexpr milliseconds first_reconnect_delay{50};
-constexpr milliseconds longest_reconnect_delay{1'000};
-
-milliseconds reconnect_delay(unsigned failures) {
-    const auto factor = 1U << std::min(failures - 1, 10U);
-    return std::min(first_reconnect_delay * factor, longest_reconnect_delay);
-}
 
 lock_error cancelled_by_caller() {
     return {error_code::aborted, "the operation was cancelled"};
@@ -477,17 +470,17 @@ void client::on_closed(link& which, const lock_error& why, const std::optional<r
     close(which);
     if (!was_ready && was_reserved) {
         // Nobody depends on it: where it is missing, extensions wait their turn with the others.
-        keep_one_not_before_ = steady_clock::now() + longest_reconnect_delay;
+        keep_one_not_before_ = steady_clock::now() + net::longest_reconnect_delay;
     } else if (!was_ready) {
         on_no_connection(why);
     } else if (!had_proved && failed_connections_++ > 0) {
         // It greets and closes: not in a busy loop, but each call shall see an attempt.
-        connect_not_before_ = steady_clock::now() + first_reconnect_delay;
+        connect_not_before_ = steady_clock::now() + net::first_reconnect_delay;
     }
 }
 
 void client::on_no_connection(const lock_error& why) {
-    connect_not_before_ = steady_clock::now() + reconnect_delay(++failed_connections_);
+    connect_not_before_ = steady_clock::now() + net::reconnect_delay(++failed_connections_);
     why_not_connected_ = why;
     // Where there are others, one of them will be free some time.
     if (std::any_of(links_.begin(), links_.end(),

@@ -1,5 +1,6 @@
 #include "client.hpp"
 
+#include "../net/reconnecting.hpp"
 #include "../net/tls.hpp"
 #include "link.hpp"
 #include "resp_writer.hpp"
@@ -40,14 +41,6 @@ constexpr std::size_t most_retired = 8;
 
 /// Before an operation is repeated while the client's end waits for it.
 constexpr milliseconds pause_at_the_end{100};
-
-constexpr milliseconds first_reconnect_delay{50};
-constexpr milliseconds longest_reconnect_delay{1'000};
-
-milliseconds reconnect_delay(unsigned failures) {
-    const auto factor = 1U << std::min(failures - 1, 10U);
-    return std::min(first_reconnect_delay * factor, longest_reconnect_delay);
-}
 
 /// How many of all operations one call should carry, if so many are in other calls.
 std::size_t fair_share(std::size_t under_way) {
@@ -419,7 +412,7 @@ void client::on_closed(link& which, const lock_error& why) {
             on_no_connection(why);
         } else if (failed_connections_++ > 0) {
             // It greets and closes: not in a busy loop, but each call shall see an attempt.
-            connect_not_before_ = steady_clock::now() + first_reconnect_delay;
+            connect_not_before_ = steady_clock::now() + net::first_reconnect_delay;
         }
     }
     for (const auto& call : gone->in_flight) {
@@ -430,7 +423,7 @@ void client::on_closed(link& which, const lock_error& why) {
 }
 
 void client::on_no_connection(const lock_error& why) {
-    connect_not_before_ = steady_clock::now() + reconnect_delay(++failed_connections_);
+    connect_not_before_ = steady_clock::now() + net::reconnect_delay(++failed_connections_);
     why_not_connected_ = why;
     for (const auto& each : waiting_) {
         if (!each->persists() && !each->has_lingered_) fail(each, why);

@@ -1,0 +1,19 @@
+/// How long to wait before a server that could not be reached is tried again. Pure.
+#pragma once
+
+#include <syncguard/time.hpp>
+
+#include <algorithm>
+
+namespace syncguard::net {
+
+inline constexpr milliseconds first_reconnect_delay{50};
+inline constexpr milliseconds longest_reconnect_delay{1'000};
+
+/// After so many failures in a row, one at least.
+[[nodiscard]] inline milliseconds reconnect_delay(unsigned failures) {
+    const auto factor = 1U << std::min(failures - 1, 10U);
+    return std::min(first_reconnect_delay * factor, longest_reconnect_delay);
+}
+
+}  // namespace syncguard::net
