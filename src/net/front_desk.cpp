@@ -42,6 +42,7 @@ void front_desk::cancel(std::shared_ptr<order> what) noexcept {
         {
             const std::lock_guard guard(mutex_);
             cancelled_.push_back(std::move(what));
+            some_cancelled_ = true;
         }
         driver_.nudge();
     } catch (const std::bad_alloc&) {  // its deadline will end it
@@ -87,6 +88,7 @@ void front_desk::count_out(const order& what) noexcept {
 }
 
 void front_desk::take_cancelled(std::vector<std::shared_ptr<order>>& into) {
+    if (!some_cancelled_.exchange(false)) return;
     const std::lock_guard guard(mutex_);
     into.swap(cancelled_);
 }

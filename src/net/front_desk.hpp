@@ -70,6 +70,7 @@ class front_desk {
     io_driver driver_;
     std::mutex mutex_;
     std::vector<std::shared_ptr<order>> cancelled_;
+    std::atomic<bool> some_cancelled_{false};
     std::size_t persisting_ = 0;
     std::condition_variable none_persists_;
     std::atomic<std::size_t> unfinished_{0};

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds pause_without_memory{10};
 
 constexpr std::chrono::microseconds longest_lookout{100};
-constexpr int most_handlers_before_a_step = 100;
+constexpr int most_taken_in_before_a_step = 100;
 
 }  // namespace
 
@@ -149,14 +149,11 @@ bool io_driver::drive_if_mine(const std::function<bool()>& done, driven::time_po
 void io_driver::drive_until(const std::function<bool()>& done, driven::time_point wake_at_latest) {
     // What came while nobody was there, such as the end of a connection, must be known before
     // anything is sent. Not without end: a peer that never stops talking must not stop us.
-    for (int handlers = 0; handlers < most_handlers_before_a_step; ++handlers) {
-        if (context_.poll_one() == 0) break;
+    for (int taken_in = 0; taken_in < most_taken_in_before_a_step; ++taken_in) {
+        if (!take_in()) break;
     }
     while (true) {
-        {
-            const std::lock_guard guard(mutex_);
-            nudged_ = false;
-        }
+        nudged_ = false;
         const auto wishes = whose_.step();
         bool look_out = false;
         {
@@ -173,7 +170,14 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
     }
 }
 
-/// Runs one handler. A CPU that has nothing to do falls asleep, and waking it takes longer than a
+/// Lets one thing that has come be taken in, without waiting. False if nothing has.
+bool io_driver::take_in() {
+    const auto seen = whose_.look();
+    if (seen == driven::sight::only_the_loop_can_tell) return context_.poll_one() > 0;
+    return seen == driven::sight::something_came;
+}
+
+/// Waits until something comes. A CPU that has nothing to do falls asleep, and waking it takes longer than a
 /// server nearby takes to answer, on virtual machines several times as long. So where the last
 /// answer came fast, a lone caller looks out for the next for a while, leaving the CPU to whoever
 /// wants it. Among many callers the CPU does not fall asleep.
@@ -182,7 +186,7 @@ void io_driver::wait_for_event(driven::time_point wake_at, bool look_out) {
     if (look_out && answers_come_fast_) {
         const auto until = std::min(wake_at, begin + longest_lookout);
         do {
-            if (context_.poll_one() > 0) return;
+            if (take_in() || nudged_) return;
             ::sched_yield();
         } while (std::chrono::steady_clock::now() < until);
     }

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -69,6 +70,13 @@ class driven : public std::enable_shared_from_this<driven> {
     /// Does what can be done without waiting. If it throws, it can be called again.
     virtual wishes step() = 0;
 
+    /// What a look at the network showed.
+    enum class sight { nothing_came, something_came, only_the_loop_can_tell };
+
+    /// Takes in what has come from the network, without waiting, where that can be done without the
+    /// context's loop and all its machinery. Does not throw.
+    [[nodiscard]] virtual sight look() { return sight::only_the_loop_can_tell; }
+
     /// Whether something is under way that must go on, though nobody waits for it.
     [[nodiscard]] virtual bool has_work() const = 0;
 };
@@ -117,9 +125,8 @@ class io_driver {
             // Who goes to sleep from now on waits for the next answer, and sleeps apart.
             if (occupied_beds != 0) bed_ = (bed_ + 1) % beds_.size();
         }
-        for (std::size_t bed = 0; bed < beds_.size(); ++bed) {
-            if ((occupied_beds >> bed & 1U) != 0) beds_[bed].wake_all();
-        }
+        for (; occupied_beds != 0; occupied_beds &= occupied_beds - 1)
+            beds_[static_cast<std::size_t>(std::countr_zero(occupied_beds))].wake_all();
     }
 
     /// If the calling thread is the one that drives, goes on with it until `done` or until then;
@@ -134,6 +141,7 @@ class io_driver {
     void hand_in(const std::shared_ptr<task>& what);
     void drive_until(const std::function<bool()>& done,
                      driven::time_point wake_at_latest = driven::time_point::max());
+    [[nodiscard]] bool take_in();
     void wait_for_event(driven::time_point wake_at, bool look_out);
     void demand_attention();
     void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
@@ -151,7 +159,7 @@ class io_driver {
     std::vector<std::shared_ptr<task>> handed_in_;
     task::time_point first_deadline_ = task::time_point::max();  ///< Of those.
     driven::wishes wishes_{};
-    bool nudged_ = false;  ///< `step` has to be called.
+    std::atomic<bool> nudged_{false};  ///< `step` has to be called. Set with the lock held.
     bool has_driver_ = false;
     std::thread::id driving_;  ///< The driver, once at work.
     /// There is no driver, and one of those who wait has to take over.

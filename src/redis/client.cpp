@@ -112,6 +112,14 @@ net::driven::wishes client::step() {
             .answer_is_due = current_ != nullptr && !current_->in_flight.empty()};
 }
 
+net::driven::sight client::look() {
+    const bool only_one_can_bring_news = links_.size() == 1 && current_ != nullptr;
+    if (!only_one_can_bring_news || !current_->wire->can_look()) {
+        return sight::only_the_loop_can_tell;
+    }
+    return current_->wire->look() ? sight::something_came : sight::nothing_came;
+}
+
 bool client::has_work() const {
     if (!news_.empty() || !withdrawn_.empty() || !waiting_.empty() || !later_.empty() ||
         !lounge_.empty() || !ended_.empty()) {
@@ -300,7 +308,8 @@ void client::drop_idle_links(time_point now) {
 
 void client::announce_ended() {
     if (ended_.empty()) return;
-    std::vector<std::shared_ptr<operation>> ended;
+    // Kept for the next time; a call from within finds none, and makes its own.
+    auto ended = std::exchange(room_for_ended_, {});
     ended.reserve(ended_.capacity());
     ended.swap(ended_);
     for (const auto& each : ended)
@@ -312,6 +321,8 @@ void client::announce_ended() {
     }
     for (const auto& each : ended)
         each->announce();
+    ended.clear();
+    room_for_ended_ = std::move(ended);
 }
 
 void client::send_what_came_meanwhile() {

@@ -144,6 +144,7 @@ class client : public net::driven {
     friend class link;
 
     wishes step() override;
+    [[nodiscard]] sight look() override;
     [[nodiscard]] bool has_work() const override;
 
     void take_news();
@@ -205,6 +206,7 @@ class client : public net::driven {
     lounge lounge_;
     std::size_t ended_while_waiting_ = 0;  ///< To be taken out of `waiting_`.
     std::vector<std::shared_ptr<operation>> ended_;
+    std::vector<std::shared_ptr<operation>> room_for_ended_;  ///< Empty.
     std::size_t admitted_ = 0;
     std::vector<std::unique_ptr<link>> links_;
     link* current_ = nullptr;  ///< The one that new operations go to.

@@ -136,15 +136,30 @@ asio::awaitable<void> connection::live() {
 
 asio::awaitable<void> connection::hand_on_replies() {
     while (!closed_) {
-        while (const auto message = closed_ ? std::nullopt : reader_.next()) {
-            if (message->type() == resp::kind::push) {
-                told_->on_push(*message);
-            } else {
-                told_->on_reply(*message);
-            }
-        }
+        hand_on_whole_messages();
         if (!closed_) co_await receive();
     }
+}
+
+void connection::hand_on_whole_messages() {
+    while (const auto message = closed_ ? std::nullopt : reader_.next()) {
+        if (message->type() == resp::kind::push) {
+            told_->on_push(*message);
+        } else {
+            told_->on_reply(*message);
+        }
+    }
+}
+
+bool connection::look() {
+    const auto self = shared_from_this();
+    try {
+        if (!receive_now()) return false;
+        hand_on_whole_messages();
+    } catch (...) {
+        fail_as([this] { return current_failure(); });
+    }
+    return true;
 }
 
 asio::awaitable<void> connection::establish() {
@@ -305,15 +320,33 @@ asio::awaitable<resp::value> connection::next_reply() {
 }
 
 asio::awaitable<void> connection::receive() {
-    const auto room = reader_.prepare(read_size);
-    const auto buffer = asio::buffer(room.data(), room.size());
     // Not as an exception: where there is no memory for one, the coroutine would not go on.
     boost::system::error_code problem;
     auto token = asio::redirect_error(use_awaitable, problem);
-    const std::size_t count = tls_ ? co_await tls_->async_read_some(buffer, token)
-                                   : co_await socket_.async_read_some(buffer, token);
+    if (tls_) {
+        const auto room = reader_.prepare(read_size);
+        const auto buffer = asio::buffer(room.data(), room.size());
+        const std::size_t count = co_await tls_->async_read_some(buffer, token);
+        if (problem) throw broken(problem);
+        reader_.commit(count);
+    } else {
+        // It waits without a buffer: what comes may also be taken in by a look.
+        co_await socket_.async_wait(socket::wait_read, token);
+        if (problem) throw broken(problem);
+        if (!closed_) receive_now();
+    }
+}
+
+/// False if nothing has come.
+bool connection::receive_now() {
+    const auto room = reader_.prepare(read_size);
+    boost::system::error_code problem;
+    const std::size_t count =
+        socket_.receive(asio::buffer(room.data(), room.size()), 0, problem);
+    if (problem == asio::error::would_block) return false;
     if (problem) throw broken(problem);
     reader_.commit(count);
+    return true;
 }
 
 void connection::close_socket() noexcept {

@@ -63,6 +63,16 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Sends commands, once it is ready. Bytes that cannot go at once are kept.
     void send(std::string_view commands);
 
+    /// Whether all that can happen is that something comes for `look` to take in.
+    [[nodiscard]] bool can_look() const noexcept {
+        const bool sends_or_ends = !being_written_.empty() || writing_failed_ || closed_;
+        return established_ && !tls_ && !sends_or_ends;
+    }
+
+    /// Takes in what has come, without waiting: the listener is told before it returns. False if
+    /// nothing has.
+    bool look();
+
     /// Whether the server can say something unasked. Known once it is ready.
     [[nodiscard]] bool carries_pushes() const noexcept { return carries_pushes_; }
 
@@ -77,6 +87,7 @@ class connection : public std::enable_shared_from_this<connection> {
 
     awaitable<void> live();
     awaitable<void> hand_on_replies();
+    void hand_on_whole_messages();
     awaitable<void> establish();
     awaitable<std::vector<endpoint>> resolve();
     awaitable<void> connect_to_one_of(std::vector<endpoint> candidates);
@@ -88,6 +99,7 @@ class connection : public std::enable_shared_from_this<connection> {
     awaitable<void> expect_no_error(bool secret);
     awaitable<resp::value> next_reply();
     awaitable<void> receive();
+    bool receive_now();
     void close_socket() noexcept;
     void flush();
     void end_after_failed_write(const boost::system::error_code& problem);
