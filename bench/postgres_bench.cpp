@@ -8,22 +8,19 @@
 #include "support/pgbench.hpp"
 #include "support/pipelined_statements.hpp"
 #include "support/rounds.hpp"
+#include "support/threads.hpp"
 
 #include <syncguard/postgres.hpp>
 
 #include <benchmark/benchmark.h>
 
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <future>
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace syncguard::bench {
@@ -70,52 +67,17 @@ constexpr auto warm_up = 300ms;
 constexpr auto span = 1s;
 constexpr int rounds = 7;
 
-/// Many threads, each with a key of its own; `pair` acquires and releases.
-double operations_per_second(std::size_t threads,
-                             const std::function<std::function<void()>(std::size_t)>& make_pair) {
-    struct alignas(64) counter {
-        std::atomic<long> operations{0};
-    };
-    std::vector<counter> counters(threads);
-    std::atomic<bool> stopping{false};
-    const auto total = [&] {
-        long sum = 0;
-        for (const auto& each : counters)
-            sum += each.operations.load(std::memory_order_relaxed);
-        return sum;
-    };
-    std::vector<std::future<void>> running;
-    for (std::size_t i = 0; i < threads; ++i) {
-        running.push_back(std::async(std::launch::async, [&, i] {
-            const auto pair = make_pair(i);
-            while (!stopping.load(std::memory_order_relaxed)) {
-                pair();
-                counters[i].operations.fetch_add(2, std::memory_order_relaxed);
-            }
-        }));
-    }
-    std::this_thread::sleep_for(warm_up);
-    const long operations_before = total();
-    const auto begin = std::chrono::steady_clock::now();
-    std::this_thread::sleep_for(span);
-    const long operations = total() - operations_before;
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    stopping = true;
-    for (auto& each : running)
-        each.get();
-    return static_cast<double>(operations) / elapsed.count();
-}
-
 double of_syncguard(const postgres::backend& locks, std::size_t threads) {
-    return operations_per_second(threads, [&](std::size_t i) {
+    const auto make_pair = [&](std::size_t i) {
         return [&locks, key = "bench:thread:" + std::to_string(i)] {
             acquire_and_release(locks, key);
         };
-    });
+    };
+    return operations_per_second(threads, make_pair, warm_up, span);
 }
 
 double of_peers(const std::string& server, std::size_t sessions) {
-    return operations_per_second(sessions, [&](std::size_t i) {
+    const auto make_pair = [&](std::size_t i) {
         const auto peer = std::make_shared<test::postgres_peer>(server);
         return [peer, key = "bench:peer:" + std::to_string(i)] {
             const auto id = test::postgres_peer::new_lock_id();
@@ -123,7 +85,8 @@ double of_peers(const std::string& server, std::size_t sessions) {
                 throw std::runtime_error(key + " was not granted");
             }
         };
-    });
+    };
+    return operations_per_second(sessions, make_pair, warm_up, span);
 }
 
 /// Which of some concurrencies suits a contestant best.

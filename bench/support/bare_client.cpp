@@ -1,0 +1,139 @@
+#include "bare_client.hpp"
+
+#include "../../src/redis/lock_protocol.hpp"
+#include "../../src/redis/resp_writer.hpp"
+#include "../../src/redis/scripts.hpp"
+#include "../../tests/support/loopback.hpp"
+#include "../../tests/support/redis_connection.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace syncguard::bench {
+
+namespace {
+
+/// As many as the engine has under way.
+constexpr std::size_t most_calls = 4;
+
+/// Nobody could answer for a lock that was not granted: the race has no result then.
+[[noreturn]] void give_up(const char* why) {
+    std::fprintf(stderr, "bare client: %s\n", why);
+    std::abort();
+}
+
+}  // namespace
+
+bare_client::bare_client(const test::redis_server& server, std::size_t threads)
+    : socket_(test::connect_to_loopback(server.port())) {
+    test::redis_connection(server.port())
+        .command({"SCRIPT", "LOAD", std::string(redis::lock_script().text)});
+    const redis::key_space keys("syncguard");
+    for (std::size_t i = 0; i < threads; ++i) {
+        const std::string key = "bench:bare:" + std::to_string(i);
+        const auto id = lock_id::generate();
+        auto& each = callers_.emplace_back();
+        each.acquire = redis::encode(
+            acquire_request{.key = key, .id = id, .ttl = milliseconds(30'000)}, keys, false);
+        each.release = redis::encode(release_request{.id = id, .key = key}, keys, false);
+    }
+}
+
+void bare_client::pair(std::size_t thread) {
+    auto& who = callers_[thread];
+    perform(who, who.acquire);
+    perform(who, who.release);
+}
+
+void bare_client::perform(caller& who, const redis::script_input& wish) {
+    {
+        const std::lock_guard guard(mutex_);
+        who.wish = &wish;
+        who.answered = false;
+        who.bed = bed_;
+        waiting_.push_back(&who);
+        send_what_is_worth_a_call();
+    }
+    auto& bed = beds_[who.bed];
+    while (true) {
+        const auto seen = bed.value();
+        if (who.answered) return;
+        if (!somebody_receives_.exchange(true)) {
+            receive_until_answered(who);
+            return;
+        }
+        bed.sleep(seen);
+    }
+}
+
+/// With the lock held.
+void bare_client::send_what_is_worth_a_call() {
+    std::size_t others = 0;
+    for (const auto& call : under_way_)
+        others += call.size();
+    const std::size_t share = (others + most_calls - 2) / (most_calls - 1);
+    if (waiting_.empty() || under_way_.size() >= most_calls || waiting_.size() < share) return;
+
+    std::size_t keys = 0;
+    std::size_t arguments = 0;
+    for (const auto* each : waiting_) {
+        keys += each->wish->key_count;
+        arguments += each->wish->argument_count;
+    }
+    std::string bytes;
+    redis::resp::append_command_header(bytes, 3 + keys + arguments);
+    redis::resp::append_bulk(bytes, "EVALSHA");
+    redis::resp::append_bulk(bytes, redis::lock_script().sha1);
+    redis::resp::append_bulk(bytes, static_cast<std::int64_t>(keys));
+    for (const auto* each : waiting_)
+        bytes += each->wish->keys();
+    for (const auto* each : waiting_)
+        bytes += each->wish->arguments();
+    under_way_.push_back(std::exchange(waiting_, {}));
+    const auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent != static_cast<ssize_t>(bytes.size())) give_up("the connection broke");
+}
+
+void bare_client::receive_until_answered(caller& who) {
+    while (!who.answered) {
+        const auto room = reader_.prepare(16'384);
+        const auto count = ::recv(socket_.get(), room.data(), room.size(), 0);
+        if (count <= 0) give_up("the connection broke");
+        reader_.commit(static_cast<std::size_t>(count));
+        while (const auto reply = reader_.next())
+            finish_oldest_call(*reply);
+    }
+    const std::lock_guard guard(mutex_);
+    somebody_receives_ = false;
+    if (!under_way_.empty()) beds_[under_way_.front().front()->bed].wake_one();
+}
+
+void bare_client::finish_oldest_call(const redis::resp::value& reply) {
+    const auto succeeded = [](const redis::resp::value& each) { return each.integer() > 0; };
+    std::uint64_t beds = 0;
+    {
+        const std::lock_guard guard(mutex_);
+        const auto call = std::move(under_way_.front());
+        under_way_.pop_front();
+        if (reply.size() != call.size() + 1 ||
+            !std::all_of(reply.begin(), reply.end(), succeeded)) {
+            give_up("an operation was refused; does anybody else use this server?");
+        }
+        for (auto* each : call) {
+            beds |= std::uint64_t{1} << each->bed;
+            each->answered = true;
+        }
+        bed_ = (bed_ + 1) % beds_.size();
+        send_what_is_worth_a_call();
+    }
+    for (; beds != 0; beds &= beds - 1)
+        beds_[static_cast<std::size_t>(std::countr_zero(beds))].wake_all();
+}
+
+}  // namespace syncguard::bench

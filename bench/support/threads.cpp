@@ -1,0 +1,47 @@
+#include "threads.hpp"
+
+#include <atomic>
+#include <future>
+#include <thread>
+#include <vector>
+
+namespace syncguard::bench {
+
+double operations_per_second(std::size_t count,
+                             const std::function<lock_pair(std::size_t)>& make_pair,
+                             std::chrono::milliseconds warm_up, std::chrono::milliseconds span) {
+    struct alignas(64) counter {
+        std::atomic<long> operations{0};
+    };
+    std::vector<counter> counters(count);
+    std::atomic<bool> stopping{false};
+    const auto total = [&] {
+        long sum = 0;
+        for (const auto& each : counters)
+            sum += each.operations.load(std::memory_order_relaxed);
+        return sum;
+    };
+
+    std::vector<std::future<void>> threads;
+    for (std::size_t i = 0; i < count; ++i) {
+        threads.push_back(std::async(std::launch::async, [&, i] {
+            const auto pair = make_pair(i);
+            while (!stopping.load(std::memory_order_relaxed)) {
+                pair();
+                counters[i].operations.fetch_add(2, std::memory_order_relaxed);
+            }
+        }));
+    }
+    std::this_thread::sleep_for(warm_up);
+    const long operations_before = total();
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(span);
+    const long operations = total() - operations_before;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    stopping = true;
+    for (auto& thread : threads)
+        thread.get();
+    return static_cast<double>(operations) / elapsed.count();
+}
+
+}  // namespace syncguard::bench
