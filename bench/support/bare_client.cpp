@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -56,19 +55,18 @@ void bare_client::perform(caller& who, const redis::script_input& wish) {
         const std::lock_guard guard(mutex_);
         who.wish = &wish;
         who.answered = false;
-        who.bed = bed_;
+        who.place = dormitory_.assign();
         waiting_.push_back(&who);
         send_what_is_worth_a_call();
     }
-    auto& bed = beds_[who.bed];
     while (true) {
-        const auto seen = bed.value();
+        const auto seen = dormitory_.time_in(who.place);
         if (who.answered) return;
         if (!somebody_receives_.exchange(true)) {
             receive_until_answered(who);
             return;
         }
-        bed.sleep(seen);
+        dormitory_.sleep(who.place, seen);
     }
 }
 
@@ -111,12 +109,15 @@ void bare_client::receive_until_answered(caller& who) {
     }
     const std::lock_guard guard(mutex_);
     somebody_receives_ = false;
-    if (!under_way_.empty()) beds_[under_way_.front().front()->bed].wake_one();
+    if (under_way_.empty()) return;
+    net::dormitory::wake_list successor;
+    successor.add(under_way_.front().front()->place);
+    dormitory_.wake(successor);
 }
 
 void bare_client::finish_oldest_call(const redis::resp::value& reply) {
     const auto succeeded = [](const redis::resp::value& each) { return each.integer() > 0; };
-    std::uint64_t beds = 0;
+    net::dormitory::wake_list sleepers;
     {
         const std::lock_guard guard(mutex_);
         const auto call = std::move(under_way_.front());
@@ -126,14 +127,12 @@ void bare_client::finish_oldest_call(const redis::resp::value& reply) {
             give_up("an operation was refused; does anybody else use this server?");
         }
         for (auto* each : call) {
-            beds |= std::uint64_t{1} << each->bed;
+            sleepers.add(each->place);
             each->answered = true;
         }
-        bed_ = (bed_ + 1) % beds_.size();
         send_what_is_worth_a_call();
     }
-    for (; beds != 0; beds &= beds - 1)
-        beds_[static_cast<std::size_t>(std::countr_zero(beds))].wake_all();
+    dormitory_.wake(sleepers);
 }
 
 }  // namespace syncguard::bench

@@ -1,13 +1,12 @@
 /// The least that a client must do for threads that wait: a limit to compare the engine with.
 #pragma once
 
-#include "../../src/net/futex.hpp"
+#include "../../src/net/dormitory.hpp"
 #include "../../src/redis/resp_reader.hpp"
 #include "../../src/redis/script_call.hpp"
 #include "../../tests/support/owned_fd.hpp"
 #include "../../tests/support/redis_server.hpp"
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <deque>
@@ -37,7 +36,7 @@ class bare_client {
         redis::script_input release;
         const redis::script_input* wish = nullptr;
         std::atomic<bool> answered{false};
-        std::size_t bed = 0;
+        net::dormitory::place place;
     };
 
     void perform(caller& who, const redis::script_input& wish);
@@ -51,8 +50,7 @@ class bare_client {
     std::mutex mutex_;
     std::vector<caller*> waiting_;
     std::deque<std::vector<caller*>> under_way_;
-    std::array<net::wake_word, 64> beds_;
-    std::size_t bed_ = 0;  ///< Where those sleep who come now.
+    net::dormitory dormitory_;
 
     // One of those who wait receives for all.
     std::atomic<bool> somebody_receives_{false};

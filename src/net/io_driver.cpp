@@ -36,12 +36,12 @@ void io_driver::perform(const std::shared_ptr<task>& what) {
         drive_for(guard, *what);
         return;
     }
-    what->bed_ = bed_;
+    what->place_ = dormitory_.assign();
     waiting_.push_back(*what);
     guard.unlock();
 
     while (true) {
-        const auto seen = beds_[what->bed_].value();
+        const auto seen = dormitory_.time_in(what->place_);
         if (what->finished_) return;
         if (vacant_) {
             guard.lock();
@@ -52,7 +52,7 @@ void io_driver::perform(const std::shared_ptr<task>& what) {
             }
             guard.unlock();
         } else {
-            beds_[what->bed_].sleep(seen);
+            dormitory_.sleep(what->place_, seen);
         }
     }
 }
@@ -100,11 +100,12 @@ void io_driver::take_tasks(std::vector<std::shared_ptr<task>>& into) {
     first_deadline_ = task::time_point::max();
 }
 
-std::uint64_t io_driver::mark_finished(task& what) {
+/// With the lock held.
+void io_driver::mark_finished(task& what, dormitory::wake_list& sleepers) {
     what.finished_ = true;
-    if (!what.is_linked()) return 0;
+    if (!what.is_linked()) return;
     waiting_.erase(waiting_.iterator_to(what));
-    return std::uint64_t{1} << what.bed_;
+    sleepers.add(what.place_);
 }
 
 void io_driver::end() {
@@ -198,7 +199,9 @@ void io_driver::wait_for_event(driven::time_point wake_at, bool look_out) {
 void io_driver::pass_on() {
     if (!waiting_.empty()) {
         vacant_ = true;
-        beds_[waiting_.front().bed_].wake_one();
+        dormitory::wake_list successor;
+        successor.add(waiting_.front().place_);
+        dormitory_.wake(successor);
         return;
     }
     has_driver_ = false;

@@ -4,18 +4,16 @@
 #pragma once
 
 #include "../core/owned_thread.hpp"
-#include "futex.hpp"
+#include "dormitory.hpp"
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/intrusive/list.hpp>
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -45,7 +43,7 @@ class task : public boost::intrusive::list_base_hook<> {
     friend class io_driver;
     std::atomic<bool> finished_{false};
     bool handed_in_ = false;
-    std::size_t bed_ = 0;  ///< Where its thread sleeps.
+    dormitory::place place_;  ///< Where its thread sleeps.
 };
 
 /// Whose I/O is driven. Its members are called by one thread at a time.
@@ -117,16 +115,13 @@ class io_driver {
     /// Lets those who wait go on. `what` is a range of shared pointers to tasks.
     template <class Range>
     void finish(const Range& what) {
-        std::uint64_t occupied_beds = 0;
+        dormitory::wake_list sleepers;
         {
             const std::lock_guard guard(mutex_);
             for (const auto& each : what)
-                occupied_beds |= mark_finished(*each);
-            // Who goes to sleep from now on waits for the next answer, and sleeps apart.
-            if (occupied_beds != 0) bed_ = (bed_ + 1) % beds_.size();
+                mark_finished(*each, sleepers);
         }
-        for (; occupied_beds != 0; occupied_beds &= occupied_beds - 1)
-            beds_[static_cast<std::size_t>(std::countr_zero(occupied_beds))].wake_all();
+        dormitory_.wake(sleepers);
     }
 
     /// If the calling thread is the one that drives, goes on with it until `done` or until then;
@@ -137,7 +132,7 @@ class io_driver {
     void end();
 
   private:
-    [[nodiscard]] std::uint64_t mark_finished(task& what);
+    void mark_finished(task& what, dormitory::wake_list& sleepers);
     void hand_in(const std::shared_ptr<task>& what);
     void drive_until(const std::function<bool()>& done,
                      driven::time_point wake_at_latest = driven::time_point::max());
@@ -165,10 +160,7 @@ class io_driver {
     /// There is no driver, and one of those who wait has to take over.
     std::atomic<bool> vacant_{false};
 
-    // Those who wait for the same answer from the network sleep together, so that one call wakes
-    // them. It does no harm if somebody is woken for nothing.
-    std::array<wake_word, 64> beds_;
-    std::size_t bed_ = 0;
+    dormitory dormitory_;
     boost::intrusive::list<task> waiting_;
 
     std::condition_variable thread_changed_;
