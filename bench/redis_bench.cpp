@@ -242,8 +242,7 @@ medians measure_throughput_and_memory() {
         {"hiredis_1_thread", [&] { return of_blocking_hiredis(by_hand); }},
         {"syncguard_64_threads", [&] { return of_threads(64, locks); }},
         {"bare_client_64_threads", [&] { return of_bare_client(bare, 64); }},
-        {"syncguard_256_coroutines",
-         [&] { return of_256_coroutines(locks); }},
+        {"syncguard_256_coroutines", [&] { return of_256_coroutines(locks); }},
         {"hiredis_pipeline", [&] { return pipeline.operations_per_second(warm_up, span); }}};
     std::printf("\n");
     for (const auto& library : node_libraries) {

@@ -6,12 +6,17 @@
 #include "../../tests/support/loopback.hpp"
 #include "../../tests/support/redis_connection.hpp"
 
+#include <syncguard/engine.hpp>
+#include <syncguard/lock_id.hpp>
+#include <syncguard/time.hpp>
+
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 namespace syncguard::bench {
@@ -98,7 +103,7 @@ void bare_client::send_what_is_worth_a_call() {
     if (sent != static_cast<ssize_t>(bytes.size())) give_up("the connection broke");
 }
 
-void bare_client::receive_until_answered(caller& who) {
+void bare_client::receive_until_answered(caller& who) noexcept {
     while (!who.answered) {
         const auto room = reader_.prepare(16'384);
         const auto count = ::recv(socket_.get(), room.data(), room.size(), 0);

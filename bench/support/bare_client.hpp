@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
-#include <string>
 #include <vector>
 
 namespace syncguard::bench {
@@ -41,7 +40,7 @@ class bare_client {
 
     void perform(caller& who, const redis::script_input& wish);
     void send_what_is_worth_a_call();
-    void receive_until_answered(caller& who);
+    void receive_until_answered(caller& who) noexcept;
     void finish_oldest_call(const redis::resp::value& reply);
 
     test::owned_fd socket_;

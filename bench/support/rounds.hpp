@@ -11,7 +11,7 @@ namespace syncguard::bench {
 
 struct contestant {
     std::string name;
-    /// Works for a second or more; returns the figure.
+    /// Works for a while; returns the figure.
     std::function<double()> round;
 };
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -23,6 +24,9 @@ double operations_per_second(std::size_t count,
     };
 
     std::vector<std::future<void>> threads;
+    // Also if not all of them can be started.
+    const auto stop = [](std::atomic<bool>* flag) { *flag = true; };
+    std::unique_ptr<std::atomic<bool>, decltype(stop)> stops(&stopping, stop);
     for (std::size_t i = 0; i < count; ++i) {
         threads.push_back(std::async(std::launch::async, [&, i] {
             const auto pair = make_pair(i);
@@ -38,7 +42,7 @@ double operations_per_second(std::size_t count,
     std::this_thread::sleep_for(span);
     const long operations = total() - operations_before;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    stopping = true;
+    stops.reset();
     for (auto& thread : threads)
         thread.get();
     return static_cast<double>(operations) / elapsed.count();

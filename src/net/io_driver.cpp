@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <system_error>
 #include <utility>
 
 namespace syncguard::net {
+
+using std::chrono::steady_clock;
 
 namespace {
 
@@ -78,8 +81,8 @@ void io_driver::hand_in(const std::shared_ptr<task>& what) {
 
 /// With the lock held.
 void io_driver::demand_attention() {
-    // Whoever drives may be asleep in there.
-    if (!nudged_ && has_driver_) boost::asio::post(context_, [] {});
+    // Whoever drives may be asleep in there, or else asks before going in.
+    if (!nudged_ && is_in_loop_) boost::asio::post(context_, [] {});
     nudged_ = true;
 }
 
@@ -143,7 +146,7 @@ bool io_driver::drive_if_mine(const std::function<bool()>& done, driven::time_po
         const std::lock_guard guard(mutex_);
         if (driving_ != std::this_thread::get_id()) return false;
     }
-    drive_until([&] { return done() || std::chrono::steady_clock::now() >= until; }, until);
+    drive_until([&] { return done() || steady_clock::now() >= until; }, until);
     return true;
 }
 
@@ -156,7 +159,7 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
     while (true) {
         nudged_ = false;
         const auto wishes = whose_.step();
-        bool look_out = false;
+        bool is_alone = false;
         {
             const std::lock_guard guard(mutex_);
             if (done()) return;
@@ -165,9 +168,14 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
                 continue;
             }
             wishes_ = wishes;
-            look_out = wishes.answer_is_due && waiting_.empty();
+            is_alone = wishes.answer_is_due && waiting_.empty();
         }
-        wait_for_event(std::min(wishes.at, wake_at_latest), look_out);
+        const auto wake_at = std::min(wishes.at, wake_at_latest);
+        if (is_alone) {
+            look_out(wake_at);
+        } else {
+            run_loop_once(wake_at);
+        }
     }
 }
 
@@ -178,21 +186,32 @@ bool io_driver::take_in() {
     return seen == driven::sight::something_came;
 }
 
-/// Waits until something comes. A CPU that has nothing to do falls asleep, and waking it takes longer than a
-/// server nearby takes to answer, on virtual machines several times as long. So where the last
-/// answer came fast, a lone caller looks out for the next for a while, leaving the CPU to whoever
-/// wants it. Among many callers the CPU does not fall asleep.
-void io_driver::wait_for_event(driven::time_point wake_at, bool look_out) {
-    const auto begin = std::chrono::steady_clock::now();
-    if (look_out && answers_come_fast_) {
+/// Waits for the answer to a lone caller. A CPU that has nothing to do falls asleep, and waking it
+/// takes longer than a server nearby takes to answer, on virtual machines several times as long. So
+/// where the last answer came fast, the thread looks out for the next for a while, leaving the CPU
+/// to whoever wants it. Among many callers the CPU does not fall asleep.
+void io_driver::look_out(driven::time_point wake_at) {
+    const auto begin = steady_clock::now();
+    if (answers_come_fast_) {
         const auto until = std::min(wake_at, begin + longest_lookout);
         do {
             if (take_in() || nudged_) return;
             ::sched_yield();
-        } while (std::chrono::steady_clock::now() < until);
+        } while (steady_clock::now() < until);
     }
+    run_loop_once(wake_at);
+    answers_come_fast_ = steady_clock::now() - begin < longest_lookout;
+}
+
+void io_driver::run_loop_once(driven::time_point wake_at) {
+    {
+        const std::lock_guard guard(mutex_);
+        if (nudged_) return;
+        is_in_loop_ = true;
+    }
+    const auto leave = [](std::atomic<bool>* is_in) { *is_in = false; };
+    const std::unique_ptr<std::atomic<bool>, decltype(leave)> leaves(&is_in_loop_, leave);
     context_.run_one_until(wake_at);
-    if (look_out) answers_come_fast_ = std::chrono::steady_clock::now() - begin < longest_lookout;
 }
 
 /// This thread leaves: somebody else must go on if there is something to do. With the lock held.

@@ -72,7 +72,7 @@ class driven : public std::enable_shared_from_this<driven> {
     enum class sight { nothing_came, something_came, only_the_loop_can_tell };
 
     /// Takes in what has come from the network, without waiting, where that can be done without the
-    /// context's loop and all its machinery. Does not throw.
+    /// context's loop and all its machinery. If it throws, it can be called again.
     [[nodiscard]] virtual sight look() { return sight::only_the_loop_can_tell; }
 
     /// Whether something is under way that must go on, though nobody waits for it.
@@ -137,7 +137,8 @@ class io_driver {
     void drive_until(const std::function<bool()>& done,
                      driven::time_point wake_at_latest = driven::time_point::max());
     [[nodiscard]] bool take_in();
-    void wait_for_event(driven::time_point wake_at, bool look_out);
+    void look_out(driven::time_point wake_at);
+    void run_loop_once(driven::time_point wake_at);
     void demand_attention();
     void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
     void pass_on();
@@ -156,7 +157,8 @@ class io_driver {
     driven::wishes wishes_{};
     std::atomic<bool> nudged_{false};  ///< `step` has to be called. Set with the lock held.
     bool has_driver_ = false;
-    std::thread::id driving_;  ///< The driver, once at work.
+    std::atomic<bool> is_in_loop_{false};  ///< The driver; set with the lock held.
+    std::thread::id driving_;              ///< The driver, once at work.
     /// There is no driver, and one of those who wait has to take over.
     std::atomic<bool> vacant_{false};
 

@@ -18,6 +18,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -243,8 +244,21 @@ asio::awaitable<boost::system::error_code> connection::connect_to(
     connecting_ = true;
     co_await socket_.async_connect(candidate, token);
     connecting_ = false;
+    if (!problem) register_afresh(protocol, problem);
     if (problem == asio::error::operation_aborted) problem = asio::error::timed_out;
     co_return problem;
+}
+
+/// A connection comes about when there is room to write, and Asio would go on to be told of that:
+/// at each wait for something to read, epoll would first tell that there is room to write.
+void connection::register_afresh(const socket::protocol_type& protocol,
+                                 boost::system::error_code& problem) {
+    const int same = socket_.release(problem);
+    if (problem) return;
+    socket_.assign(protocol, same, problem);
+    if (!problem) return;
+    shown_.hide(same);
+    ::close(same);
 }
 
 asio::awaitable<void> connection::secure() {
@@ -341,9 +355,8 @@ asio::awaitable<void> connection::receive() {
 bool connection::receive_now() {
     const auto room = reader_.prepare(read_size);
     boost::system::error_code problem;
-    const std::size_t count =
-        socket_.receive(asio::buffer(room.data(), room.size()), 0, problem);
-    if (problem == asio::error::would_block) return false;
+    const std::size_t count = socket_.receive(asio::buffer(room.data(), room.size()), 0, problem);
+    if (problem == asio::error::would_block || problem == asio::error::interrupted) return false;
     if (problem) throw broken(problem);
     reader_.commit(count);
     return true;

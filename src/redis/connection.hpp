@@ -93,6 +93,7 @@ class connection : public std::enable_shared_from_this<connection> {
     awaitable<void> connect_to_one_of(std::vector<endpoint> candidates);
     awaitable<boost::system::error_code> connect_to(const endpoint& candidate,
                                                     std::chrono::steady_clock::duration at_most);
+    void register_afresh(const socket::protocol_type& protocol, boost::system::error_code& problem);
     awaitable<void> secure();
     awaitable<void> greet();
     awaitable<void> greet_in_old_protocol();

@@ -40,8 +40,8 @@ void reap(pid_t pid) {
                          pid_t parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
-    // Like any server. Linux shares the CPUs among sessions first: in one with its callers, a server
-    // would get one share of many.
+    // Like any server. Where autogroups are on, Linux shares the CPUs among sessions first: in one
+    // with its callers, a server would get one share of many.
     ::setsid();
     ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
     const int output = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);

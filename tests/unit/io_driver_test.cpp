@@ -78,6 +78,8 @@ class errand_runner : public net::driven {
         return driver_.drive_if_mine(done, until);
     }
     void end() { driver_.end(); }
+    /// What the loop has not got round to.
+    std::size_t run_what_the_loop_holds() { return driver_.context().poll(); }
 
     [[nodiscard]] long steps() const { return steps_; }
     [[nodiscard]] std::thread::id last_stepper() const { return last_stepper_; }
@@ -106,7 +108,10 @@ class errand_runner : public net::driven {
     }
     [[nodiscard]] bool has_work() const override { return !open_.empty(); }
 
+    sight look() override { return look_ ? look_() : sight::only_the_loop_can_tell; }
+
     void wake_at(time_point when) { wake_at_ = when; }
+    void when_looked(std::function<sight()> look) { look_ = std::move(look); }
     void wake_for(std::size_t tasks) { tasks_wanted_ = tasks; }
 
   private:
@@ -138,6 +143,7 @@ class errand_runner : public net::driven {
     std::vector<std::shared_ptr<errand>> open_;
     time_point wake_at_ = time_point::max();
     std::size_t tasks_wanted_ = 1;
+    std::function<sight()> look_;
 
     std::mutex mutex_;
     std::set<std::shared_ptr<errand>> allowed_;
@@ -432,6 +438,27 @@ TEST_F(io_driver_test, a_task_that_comes_during_a_step_is_not_overslept) {
     EXPECT_TRUE(eventually([&] { return runner_->errands_open() == 2; }));
     runner_->let_finish_all_once_open(2);
     EXPECT_TRUE(eventually([&] { return urgent->times_finished == 1; }));
+}
+
+TEST_F(io_driver_test, nudging_one_who_looks_out_leaves_nothing_in_the_loop) {
+    constexpr int nudges = 1000;
+    const auto what = std::make_shared<errand>();
+    std::atomic<int> looks{0};
+    runner_->when_looked([&] {
+        // The first look is before the first step, and no look-out.
+        if (looks++ > 0) runner_->nudge();
+        if (looks == nudges) runner_->let_finish(what);
+        return net::driven::sight::nothing_came;
+    });
+    // Whoever is called fast comes to look out.
+    std::jthread caller([&](const std::stop_token& stop) {
+        while (looks < 2 && !stop.stop_requested())
+            runner_->nudge();
+    });
+    runner_->perform(what);
+    caller.join();
+    EXPECT_GE(looks, nudges);
+    EXPECT_LE(runner_->run_what_the_loop_holds(), 2U);
 }
 
 TEST_F(io_driver_test, errands_of_many_threads_finish_once_each_and_together) {
