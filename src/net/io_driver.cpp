@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::chrono::milliseconds pause_without_memory{10};
 
-constexpr std::chrono::microseconds longest_lookout{100};
+constexpr std::chrono::microseconds longest_lookout{200};
+constexpr unsigned slow_answers_before_a_try = 16;
 constexpr int most_taken_in_before_a_step = 100;
 
 }  // namespace
@@ -189,18 +190,24 @@ bool io_driver::take_in() {
 /// Waits for the answer to a lone caller. A CPU that has nothing to do falls asleep, and waking it
 /// takes longer than a server nearby takes to answer, on virtual machines several times as long. So
 /// where the last answer came fast, the thread looks out for the next for a while, leaving the CPU
-/// to whoever wants it. Among many callers the CPU does not fall asleep.
+/// to whoever wants it. It tries that now and then in any case: an answer may have been slow only
+/// because the CPU was asleep. Among many callers the CPU does not fall asleep.
 void io_driver::look_out(driven::time_point wake_at) {
     const auto begin = steady_clock::now();
-    if (answers_come_fast_) {
+    if (answers_come_fast_ || slow_answers_ % slow_answers_before_a_try == 0) {
         const auto until = std::min(wake_at, begin + longest_lookout);
         do {
-            if (take_in() || nudged_) return;
+            if (nudged_) return;
+            if (take_in()) {
+                answers_come_fast_ = true;
+                return;
+            }
             ::sched_yield();
         } while (steady_clock::now() < until);
     }
     run_loop_once(wake_at);
     answers_come_fast_ = steady_clock::now() - begin < longest_lookout;
+    if (!answers_come_fast_) ++slow_answers_;
 }
 
 void io_driver::run_loop_once(driven::time_point wake_at) {

@@ -149,7 +149,9 @@ class io_driver {
     driven& whose_;
     boost::asio::io_context context_{1};
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> stay_usable_;
-    bool answers_come_fast_ = false;  ///< Touched by the thread that drives.
+    // Touched by the thread that drives.
+    bool answers_come_fast_ = false;
+    unsigned slow_answers_ = 0;
 
     std::mutex mutex_;
     std::vector<std::shared_ptr<task>> handed_in_;
