@@ -19,8 +19,11 @@ namespace {
 }
 
 bool is_ascii(std::string_view text) noexcept {
-    return std::all_of(text.begin(), text.end(),
-                       [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+    // All of it without a look in between is faster than to stop at the first that is not.
+    unsigned bits = 0;
+    for (const char c : text)
+        bits |= static_cast<unsigned char>(c);
+    return bits < 0x80;
 }
 
 std::string to_nfc(std::string_view text) {
@@ -66,6 +69,28 @@ std::string join(std::string_view prefix, std::string_view key) {
     return full.append(key);
 }
 
+std::string storage_key_of_normal(std::string_view prefix, std::string_view normal,
+                                  storage_key_budget budget) {
+    while (prefix.ends_with(':'))
+        prefix.remove_suffix(1);
+
+    const std::size_t separator = prefix.empty() ? 0 : 1;
+    if (prefix.size() + separator + budget.reserve_bytes > budget.limit_bytes) {
+        refuse("the key prefix has " + std::to_string(prefix.size()) +
+               " bytes and leaves no room for a key; use a shorter prefix");
+    }
+
+    std::string full = join(prefix, normal);
+    if (full.size() + budget.reserve_bytes <= budget.limit_bytes) return full;
+
+    std::string hashed = join(prefix, short_hash(full));
+    if (hashed.size() + budget.reserve_bytes > budget.limit_bytes) {
+        refuse("the key prefix has " + std::to_string(prefix.size()) +
+               " bytes and leaves no room even for a hashed key; use a shorter prefix");
+    }
+    return hashed;
+}
+
 }  // namespace
 
 std::string normalize_and_validate_key(std::string_view key) {
@@ -108,25 +133,8 @@ std::string hash_key(std::string_view text) {
 std::string make_storage_key(std::string_view prefix, std::string_view key,
                              storage_key_budget budget) {
     if (key.empty()) refuse("the key is empty");
-    const std::string normal = to_nfc(key);
-    while (prefix.ends_with(':'))
-        prefix.remove_suffix(1);
-
-    const std::size_t separator = prefix.empty() ? 0 : 1;
-    if (prefix.size() + separator + budget.reserve_bytes > budget.limit_bytes) {
-        refuse("the key prefix has " + std::to_string(prefix.size()) +
-               " bytes and leaves no room for a key; use a shorter prefix");
-    }
-
-    std::string full = join(prefix, normal);
-    if (full.size() + budget.reserve_bytes <= budget.limit_bytes) return full;
-
-    std::string hashed = join(prefix, short_hash(full));
-    if (hashed.size() + budget.reserve_bytes > budget.limit_bytes) {
-        refuse("the key prefix has " + std::to_string(prefix.size()) +
-               " bytes and leaves no room even for a hashed key; use a shorter prefix");
-    }
-    return hashed;
+    if (is_ascii(key)) return storage_key_of_normal(prefix, key, budget);
+    return storage_key_of_normal(prefix, to_nfc(key), budget);
 }
 
 std::string make_fence_key(std::string_view prefix, std::string_view lock_storage_key,

@@ -2,6 +2,7 @@
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>
+#include <syncguard/lock_id.hpp>
 
 #include <limits>
 
@@ -55,12 +56,6 @@ std::string key_space::lock_key(std::string_view key) const {
             "what belongs to other locks; use another key");
     }
     return make_storage_key(prefix_, key, budget);
-}
-
-std::string key_space::index_key(const lock_id& id) const {
-    std::string key;
-    key.reserve(index_prefix_.size() + lock_id::length);
-    return key.append(index_prefix_).append(id.str());
 }
 
 std::string key_space::fence_key(std::string_view lock_key) const {

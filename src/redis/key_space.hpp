@@ -2,8 +2,6 @@
 /// flat space of keys.
 #pragma once
 
-#include <syncguard/lock_id.hpp>
-
 #include <string>
 #include <string_view>
 
@@ -18,7 +16,6 @@ class key_space {
     /// Throws `lock_error` (invalid_argument) for a key whose lock would take the place of another
     /// key's index or counter.
     [[nodiscard]] std::string lock_key(std::string_view key) const;
-    [[nodiscard]] std::string index_key(const lock_id& id) const;
     [[nodiscard]] std::string fence_key(std::string_view lock_key) const;
 
     /// What every index key begins with; the lock id follows.

@@ -23,8 +23,8 @@ class input_builder {
   public:
     input_builder() { input_.bytes.reserve(usual_size); }
 
-    input_builder& key(std::string_view text) {
-        resp::append_bulk(input_.bytes, text);
+    input_builder& key(std::string_view text, std::string_view rest = {}) {
+        resp::append_bulk(input_.bytes, text, rest);
         input_.key_bytes = input_.bytes.size();
         ++input_.key_count;
         return *this;
@@ -62,7 +62,7 @@ struct encoder {
         const std::string lock_key = keys.lock_key(what.key);
         return input_builder()
             .key(lock_key)
-            .key(keys.index_key(what.id))
+            .key(keys.index_prefix(), what.id.str())
             .key(keys.fence_key(lock_key))
             .argument("acquire")
             .argument(what.id.str())
@@ -90,7 +90,7 @@ struct encoder {
     }
     script_input operator()(const id_lookup_request& what) const {
         return input_builder()
-            .key(keys.index_key(what.id))
+            .key(keys.index_prefix(), what.id.str())
             .argument("lookup_id")
             .argument(what.id.str())
             .take();
@@ -101,7 +101,7 @@ struct encoder {
     input_builder owned(const Request& what, const char* name, const char* name_if_known) const {
         input_builder input;
         if (!what.key.empty()) input.key(keys.lock_key(what.key));
-        input.key(keys.index_key(what.id));
+        input.key(keys.index_prefix(), what.id.str());
         input.argument(what.key.empty() ? name : name_if_known).argument(what.id.str());
         return input;
     }

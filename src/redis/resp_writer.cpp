@@ -8,24 +8,18 @@ namespace syncguard::redis::resp {
 
 namespace {
 
+/// Room for the digits of a number, for a sign, and for the digit that digits10 does not count.
 template <class Number>
-class decimal {
-  public:
-    explicit decimal(Number number) noexcept
-        : end_(std::to_chars(digits_.data(), digits_.data() + digits_.size(), number).ptr) {}
+constexpr std::size_t longest = std::numeric_limits<Number>::digits10 + 2;
 
-    [[nodiscard]] std::string_view text() const noexcept { return {digits_.data(), end_}; }
-
-  private:
-    // Room for a sign, and for the digit that digits10 does not count.
-    std::array<char, std::numeric_limits<Number>::digits10 + 2> digits_{};
-    const char* end_;
-};
-
+/// In one piece: a command has many of these.
 void append_header(std::string& out, char type, std::size_t count) {
-    out.push_back(type);
-    out.append(decimal(count).text());
-    out.append("\r\n");
+    std::array<char, 1 + longest<std::size_t> + 2> line;  // NOLINT(*-member-init): written at once
+    line[0] = type;
+    char* end = std::to_chars(line.data() + 1, line.data() + line.size(), count).ptr;
+    *end++ = '\r';
+    *end++ = '\n';
+    out.append(line.data(), end);
 }
 
 }  // namespace
@@ -35,13 +29,18 @@ void append_command_header(std::string& out, std::size_t parts) {
 }
 
 void append_bulk(std::string& out, std::string_view text) {
-    append_header(out, '$', text.size());
-    out.append(text);
-    out.append("\r\n");
+    append_bulk(out, text, {});
+}
+
+void append_bulk(std::string& out, std::string_view beginning, std::string_view end) {
+    append_header(out, '$', beginning.size() + end.size());
+    out.append(beginning).append(end).append("\r\n", 2);
 }
 
 void append_bulk(std::string& out, std::int64_t number) {
-    append_bulk(out, decimal(number).text());
+    std::array<char, longest<std::int64_t>> digits;  // NOLINT(*-member-init): written at once
+    const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    append_bulk(out, std::string_view(digits.data(), end));
 }
 
 }  // namespace syncguard::redis::resp

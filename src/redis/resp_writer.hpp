@@ -13,6 +13,9 @@ void append_command_header(std::string& out, std::size_t parts);
 
 void append_bulk(std::string& out, std::string_view text);
 
+/// One string, made of two.
+void append_bulk(std::string& out, std::string_view beginning, std::string_view end);
+
 /// The number in decimal digits, which is how Redis takes numbers.
 void append_bulk(std::string& out, std::int64_t number);
 
