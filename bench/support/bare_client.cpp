@@ -28,7 +28,7 @@ constexpr std::size_t most_calls = 4;
 
 /// Nobody could answer for a lock that was not granted: the race has no result then.
 [[noreturn]] void give_up(const char* why) {
-    std::fprintf(stderr, "bare client: %s\n", why);
+    (void)std::fprintf(stderr, "bare client: %s\n", why);
     std::abort();
 }
 

@@ -1,6 +1,7 @@
 #include "threads.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <future>
 #include <memory>
 #include <thread>
@@ -12,12 +13,12 @@ double operations_per_second(std::size_t count,
                              const std::function<lock_pair(std::size_t)>& make_pair,
                              std::chrono::milliseconds warm_up, std::chrono::milliseconds span) {
     struct alignas(64) counter {
-        std::atomic<long> operations{0};
+        std::atomic<std::int64_t> operations{0};
     };
     std::vector<counter> counters(count);
     std::atomic<bool> stopping{false};
     const auto total = [&] {
-        long sum = 0;
+        std::int64_t sum = 0;
         for (const auto& each : counters)
             sum += each.operations.load(std::memory_order_relaxed);
         return sum;
@@ -37,10 +38,10 @@ double operations_per_second(std::size_t count,
         }));
     }
     std::this_thread::sleep_for(warm_up);
-    const long operations_before = total();
+    const std::int64_t operations_before = total();
     const auto begin = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(span);
-    const long operations = total() - operations_before;
+    const std::int64_t operations = total() - operations_before;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     stops.reset();
     for (auto& thread : threads)
