@@ -148,8 +148,8 @@ double of_blocking_hiredis(blocking_pairs& peer) {
         1, [&](std::size_t) { return [&] { peer.pair(); }; }, warm_up, span);
 }
 
-/// No bar hangs on it: it is the limit, and beside it one sees what the engine adds to what the
-/// system charges for threads that sleep and wake.
+/// No bar hangs on it: beside it one sees what the engine adds to what the system charges for
+/// threads that sleep and wake.
 double of_bare_client(bare_client& peer, std::size_t threads) {
     const auto make_pair = [&](std::size_t i) { return [&peer, i] { peer.pair(i); }; };
     return operations_per_second(threads, make_pair, warm_up, span);
@@ -264,7 +264,13 @@ int main(int argc, char** argv) try {
     all_servers();
     return run_and_judge(
         argc, argv,
-        {{.what = "redis: time of a pair beside the same scripts by blocking hiredis",
+        {{.what = "redis: time of a pair beside blocking hiredis, on one CPU with the server",
+          .figure =
+              [](const medians& ns) { return ns.at("syncguard_pair") / ns.at("hiredis_pair"); },
+          .limit = 1.10,
+          .must_be = bar::direction::at_most,
+          .unit = "x"},
+         {.what = "redis: time of a pair beside blocking hiredis, where the scheduler puts them",
           .figure =
               [](const medians& rate) {
                   return rate.at("hiredis_1_thread") / rate.at("syncguard_1_thread");

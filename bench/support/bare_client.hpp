@@ -1,4 +1,4 @@
-/// The least that a client must do for threads that wait: a limit to compare the engine with.
+/// A client that does little more than to let threads wait: a yardstick for the engine.
 #pragma once
 
 #include "../../src/net/dormitory.hpp"
