@@ -194,7 +194,10 @@ bool io_driver::take_in() {
 /// because the CPU was asleep. Among many callers the CPU does not fall asleep.
 void io_driver::look_out(driven::time_point wake_at) {
     const auto begin = steady_clock::now();
-    if (answers_come_fast_ || slow_answers_ % slow_answers_before_a_try == 0) {
+    const bool is_worth_it = answers_come_fast_ || slow_answers_ % slow_answers_before_a_try == 0;
+    // A server on this very CPU needs it in order to answer, and one in another session does not
+    // get it from a thread that merely yields.
+    if (is_worth_it && !whose_.is_answered_from_this_cpu()) {
         const auto until = std::min(wake_at, begin + longest_lookout);
         do {
             if (nudged_) return;

@@ -75,6 +75,9 @@ class driven : public std::enable_shared_from_this<driven> {
     /// context's loop and all its machinery. If it throws, it can be called again.
     [[nodiscard]] virtual sight look() { return sight::only_the_loop_can_tell; }
 
+    /// Whether the last answer was sent from the CPU that this thread is on, as far as is known.
+    [[nodiscard]] virtual bool is_answered_from_this_cpu() const { return false; }
+
     /// Whether something is under way that must go on, though nobody waits for it.
     [[nodiscard]] virtual bool has_work() const = 0;
 };

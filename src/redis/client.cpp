@@ -120,6 +120,10 @@ net::driven::sight client::look() {
     return current_->wire->look() ? sight::something_came : sight::nothing_came;
 }
 
+bool client::is_answered_from_this_cpu() const {
+    return current_ != nullptr && current_->wire->is_answered_from_this_cpu();
+}
+
 bool client::has_work() const {
     if (!news_.empty() || !withdrawn_.empty() || !waiting_.empty() || !later_.empty() ||
         !lounge_.empty() || !ended_.empty()) {

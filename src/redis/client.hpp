@@ -145,6 +145,7 @@ class client : public net::driven {
 
     wishes step() override;
     [[nodiscard]] sight look() override;
+    [[nodiscard]] bool is_answered_from_this_cpu() const override;
     [[nodiscard]] bool has_work() const override;
 
     void take_news();

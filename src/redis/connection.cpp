@@ -17,6 +17,7 @@
 #include <boost/asio/write.hpp>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -161,6 +162,14 @@ bool connection::look() {
         fail_as([this] { return current_failure(); });
     }
     return true;
+}
+
+bool connection::is_answered_from_this_cpu() {
+    if (closed_ || !socket_.is_open()) return false;
+    int cpu = -1;
+    socklen_t size = sizeof cpu;
+    return ::getsockopt(socket_.native_handle(), SOL_SOCKET, SO_INCOMING_CPU, &cpu, &size) == 0 &&
+           cpu == ::sched_getcpu();
 }
 
 asio::awaitable<void> connection::establish() {

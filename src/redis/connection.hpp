@@ -73,6 +73,10 @@ class connection : public std::enable_shared_from_this<connection> {
     /// nothing has.
     bool look();
 
+    /// Whether what came last was sent from the CPU that this thread is on. Of a server elsewhere
+    /// it tells where the network was served, which is of no consequence.
+    [[nodiscard]] bool is_answered_from_this_cpu();
+
     /// Whether the server can say something unasked. Known once it is ready.
     [[nodiscard]] bool carries_pushes() const noexcept { return carries_pushes_; }
 
