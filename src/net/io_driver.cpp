@@ -32,7 +32,7 @@ void io_driver::perform(const std::shared_ptr<task>& what) {
     if (driving_ == std::this_thread::get_id()) {
         // A handler of this very thread waits for something.
         guard.unlock();
-        drive_until([&] { return what->finished_.load(); });
+        drive_until_finished(*what);
         return;
     }
     if (!has_driver_ || vacant_) {
@@ -132,7 +132,7 @@ void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what)
     guard.unlock();
     std::exception_ptr failure;
     try {
-        drive_until([&] { return what.finished_.load(); });
+        drive_until_finished(what);
     } catch (...) {
         failure = std::current_exception();
     }
@@ -140,6 +140,20 @@ void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what)
     driving_ = {};
     pass_on();
     if (failure) std::rethrow_exception(failure);
+}
+
+/// Where memory runs out, others may give some back in a moment: a task that would go on without
+/// its caller is not left alone for that before its deadline.
+void io_driver::drive_until_finished(const task& what) {
+    while (true) {
+        try {
+            drive_until([&] { return what.finished_.load(); });
+            return;
+        } catch (const std::bad_alloc&) {
+            if (steady_clock::now() >= what.deadline_) throw;
+        }
+        std::this_thread::sleep_for(pause_without_memory);
+    }
 }
 
 bool io_driver::drive_if_mine(const std::function<bool()>& done, driven::time_point until) {

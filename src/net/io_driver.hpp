@@ -98,7 +98,8 @@ class io_driver {
     [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
 
     /// Hands in a task and returns when it has finished, driving the context if nobody else does.
-    /// Throws what `step` throws; the task then goes on without its caller.
+    /// Throws what `step` throws, and `std::bad_alloc` only if there was no memory until the task's
+    /// deadline; the task then goes on without its caller.
     ///
     /// Called from within `step`, it drives from there: the outer call returns after the inner one,
     /// be it past its deadline.
@@ -139,6 +140,7 @@ class io_driver {
     void hand_in(const std::shared_ptr<task>& what);
     void drive_until(const std::function<bool()>& done,
                      driven::time_point wake_at_latest = driven::time_point::max());
+    void drive_until_finished(const task& what);
     [[nodiscard]] bool take_in();
     void look_out(driven::time_point wake_at);
     void run_loop_once(driven::time_point wake_at);

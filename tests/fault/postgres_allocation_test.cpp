@@ -60,6 +60,32 @@ TEST_F(postgres_out_of_memory, on_a_connection_that_exists_a_caller_leaves_nothi
                              acquire_and_release);
 }
 
+TEST_F(postgres_out_of_memory, a_client_that_ends_at_once_leaves_nothing_locked) {
+    auto asks = server().connect();
+    const auto sessions_of_others = [&] {
+        return asks.value(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()");
+    };
+    bool struck = true;
+    for (long nth = 0; struck; ++nth) {
+        ASSERT_LT(nth, 3000);
+        {
+            const auto locks = open();
+            struck = with_failing_allocation(nth, [&] {
+                try {
+                    acquire_and_release(locks);
+                } catch (const lock_error&) {
+                    // Which one depends on where the memory was missing.
+                }
+            });
+        }
+        // Only then has the server done whatever it was sent.
+        ASSERT_TRUE(eventually([&] { return sessions_of_others() == "0"; }, cleanup_time));
+        ASSERT_FALSE(holds_lock(server(), key)) << "allocation " << nth;
+    }
+}
+
 TEST_F(postgres_out_of_memory, when_the_connection_breaks_a_caller_leaves_nothing_locked) {
     fail_every_allocation_of(
         [](const any_backend& locks) {
