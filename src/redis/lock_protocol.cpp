@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 
@@ -23,17 +24,27 @@ class input_builder {
   public:
     input_builder() { input_.bytes.reserve(usual_size); }
 
-    input_builder& key(std::string_view text, std::string_view rest = {}) {
-        resp::append_bulk(input_.bytes, text, rest);
+    using parts = std::initializer_list<std::string_view>;
+
+    input_builder& key(parts text) {
+        resp::append_bulk(input_.bytes, text);
         input_.key_bytes = input_.bytes.size();
         ++input_.key_count;
         return *this;
     }
-    template <class Value>
-    input_builder& argument(const Value& value) {
-        resp::append_bulk(input_.bytes, value);
+    input_builder& argument(parts text) {
+        resp::append_bulk(input_.bytes, text);
         ++input_.argument_count;
         return *this;
+    }
+    input_builder& argument(milliseconds time) {
+        resp::append_bulk(input_.bytes, std::int64_t{time.count()});
+        ++input_.argument_count;
+        return *this;
+    }
+    /// What the value of this lock begins with.
+    input_builder& beginning(const lock_id& id) {
+        return argument({R"({"lockId":")", id.str(), R"(","expiresAtMs":)"});
     }
     [[nodiscard]] script_input take() { return std::move(input_); }
 
@@ -43,15 +54,11 @@ class input_builder {
     script_input input_;
 };
 
-/// With its quotes.
-std::string json_string(std::string_view text) {
-    const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+/// Whether a text is, between quotes, the same in JSON.
+bool is_plain(std::string_view text) {
+    return std::all_of(text.begin(), text.end(), [](char c) {
         return static_cast<unsigned char>(c) >= ' ' && c != '"' && c != '\\';
     });
-    if (!plain) return json::serialize(json::string_view(text));
-    std::string quoted;
-    quoted.reserve(text.size() + 2);
-    return quoted.append(1, '"').append(text).append(1, '"');
 }
 
 struct encoder {
@@ -60,39 +67,43 @@ struct encoder {
 
     script_input operator()(const acquire_request& what) const {
         const std::string lock_key = keys.lock_key(what.key);
-        return input_builder()
-            .key(lock_key)
-            .key(keys.index_prefix(), what.id.str())
-            .key(keys.fence_key(lock_key))
-            .argument("acquire")
-            .argument(what.id.str())
-            .argument(std::int64_t{what.ttl.count()})
-            .argument(std::string_view(json_string(what.key)))
-            .take();
+        input_builder input;
+        input.key({lock_key})
+            .key({keys.index_prefix(), what.id.str()})
+            .key({keys.fence_key(lock_key)})
+            .argument({"acquire"})
+            .beginning(what.id)
+            .argument(what.ttl);
+        constexpr std::string_view before_fence = R"(,"fence":")";
+        if (is_plain(what.key)) {
+            input.argument({R"(,"key":")", what.key, "\"", before_fence});
+        } else {
+            input.argument(
+                {R"(,"key":)", json::serialize(json::string_view(what.key)), before_fence});
+        }
+        return input.take();
     }
     script_input operator()(const release_request& what) const {
         return owned(what, "release", "release_known").take();
     }
     script_input operator()(const extend_request& what) const {
-        return owned(what, "extend", "extend_known")
-            .argument(std::int64_t{what.ttl.count()})
-            .take();
+        return owned(what, "extend", "extend_known").argument(what.ttl).take();
     }
     script_input operator()(const is_locked_request& what) const {
         return input_builder()
-            .key(keys.lock_key(what.key))
-            .argument("is_locked")
-            .argument(cleanup ? std::string_view(keys.index_prefix()) : std::string_view())
+            .key({keys.lock_key(what.key)})
+            .argument({"is_locked"})
+            .argument({cleanup ? std::string_view(keys.index_prefix()) : std::string_view()})
             .take();
     }
     script_input operator()(const key_lookup_request& what) const {
-        return input_builder().key(keys.lock_key(what.key)).argument("lookup_key").take();
+        return input_builder().key({keys.lock_key(what.key)}).argument({"lookup_key"}).take();
     }
     script_input operator()(const id_lookup_request& what) const {
         return input_builder()
-            .key(keys.index_prefix(), what.id.str())
-            .argument("lookup_id")
-            .argument(what.id.str())
+            .key({keys.index_prefix(), what.id.str()})
+            .argument({"lookup_id"})
+            .argument({what.id.str()})
             .take();
     }
 
@@ -100,9 +111,9 @@ struct encoder {
     template <class Request>
     input_builder owned(const Request& what, const char* name, const char* name_if_known) const {
         input_builder input;
-        if (!what.key.empty()) input.key(keys.lock_key(what.key));
-        input.key(keys.index_prefix(), what.id.str());
-        input.argument(what.key.empty() ? name : name_if_known).argument(what.id.str());
+        if (!what.key.empty()) input.key({keys.lock_key(what.key)});
+        input.key({keys.index_prefix(), what.id.str()});
+        input.argument({what.key.empty() ? name : name_if_known}).beginning(what.id);
         return input;
     }
 };

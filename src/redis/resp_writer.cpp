@@ -29,12 +29,17 @@ void append_command_header(std::string& out, std::size_t parts) {
 }
 
 void append_bulk(std::string& out, std::string_view text) {
-    append_bulk(out, text, {});
+    append_bulk(out, {text});
 }
 
-void append_bulk(std::string& out, std::string_view beginning, std::string_view end) {
-    append_header(out, '$', beginning.size() + end.size());
-    out.append(beginning).append(end).append("\r\n", 2);
+void append_bulk(std::string& out, std::initializer_list<std::string_view> parts) {
+    std::size_t size = 0;
+    for (const auto& each : parts)
+        size += each.size();
+    append_header(out, '$', size);
+    for (const auto& each : parts)
+        out.append(each);
+    out.append("\r\n", 2);
 }
 
 void append_bulk(std::string& out, std::int64_t number) {

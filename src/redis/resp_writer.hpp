@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -13,8 +14,8 @@ void append_command_header(std::string& out, std::size_t parts);
 
 void append_bulk(std::string& out, std::string_view text);
 
-/// One string, made of two.
-void append_bulk(std::string& out, std::string_view beginning, std::string_view end);
+/// One string, made of several.
+void append_bulk(std::string& out, std::initializer_list<std::string_view> parts);
 
 /// The number in decimal digits, which is how Redis takes numbers.
 void append_bulk(std::string& out, std::int64_t number);

@@ -12,7 +12,7 @@ local function is_lock_id(text)
 end
 
 local function is_locked(lock_key, index_prefix)
-  local stored = redis.call('GET', lock_key)
+  local stored = call('GET', lock_key)
   if not stored then return 0 end
   local owner, expires_at_ms = owner_and_expiry(stored)
   if is_live(expires_at_ms) then return 1 end

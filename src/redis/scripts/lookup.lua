@@ -6,7 +6,7 @@
 --   reply the stored lock | null
 
 local function lookup_key(lock_key)
-  local stored = redis.call('GET', lock_key)
+  local stored = call('GET', lock_key)
   if not stored then return false end
   local _, expires_at_ms = owner_and_expiry(stored)
   return is_live(expires_at_ms) and stored

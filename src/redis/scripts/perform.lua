@@ -3,44 +3,53 @@
 -- locks and extensions count from, then one element for each operation. Numbers, because they cost
 -- the least to make into a reply. An operation that fails does not disturb the others.
 
+local keys, arguments = KEYS, ARGV
 local replies = {now_ms}
+-- How far we are. An operation counts from its beginning, so that the next one is found also if it
+-- fails.
 local count, k, a = 1, 0, 0
-while a < #ARGV do
-  local name = ARGV[a + 1]
-  local succeeded, reply
-  if name == 'acquire' then
-    succeeded, reply = pcall(acquire, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
-      ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
-    k, a = k + 3, a + 4
-  elseif name == 'release_known' then
-    succeeded, reply = pcall(release, KEYS[k + 1], KEYS[k + 2], ARGV[a + 2])
-    k, a = k + 2, a + 2
-  elseif name == 'extend_known' then
-    succeeded, reply = pcall(extend, KEYS[k + 1], KEYS[k + 2], ARGV[a + 2], ARGV[a + 3])
-    k, a = k + 2, a + 3
-  elseif name == 'release' then
-    succeeded, reply = pcall(release, nil, KEYS[k + 1], ARGV[a + 2])
-    k, a = k + 1, a + 2
-  elseif name == 'extend' then
-    succeeded, reply = pcall(extend, nil, KEYS[k + 1], ARGV[a + 2], ARGV[a + 3])
-    k, a = k + 1, a + 3
-  elseif name == 'is_locked' then
-    succeeded, reply = pcall(is_locked, KEYS[k + 1], ARGV[a + 2])
-    k, a = k + 1, a + 2
-  elseif name == 'lookup_key' then
-    succeeded, reply = pcall(lookup_key, KEYS[k + 1])
-    k, a = k + 1, a + 1
-  elseif name == 'lookup_id' then
-    succeeded, reply = pcall(lookup_id, KEYS[k + 1], ARGV[a + 2])
-    k, a = k + 1, a + 2
-  else
-    return redis.error_reply('ERR unknown operation')
+
+local function perform_those_left()
+  local last = #arguments
+  while a < last do
+    local name = arguments[a + 1]
+    count = count + 1
+    if name == 'acquire' then
+      k, a = k + 3, a + 4
+      replies[count] = acquire(keys[k - 2], keys[k - 1], keys[k],
+        arguments[a - 2], arguments[a - 1], arguments[a])
+    elseif name == 'release_known' then
+      k, a = k + 2, a + 2
+      replies[count] = release(keys[k - 1], keys[k], arguments[a])
+    elseif name == 'extend_known' then
+      k, a = k + 2, a + 3
+      replies[count] = on_demand().extend(keys[k - 1], keys[k], arguments[a - 1], arguments[a])
+    elseif name == 'release' then
+      k, a = k + 1, a + 2
+      replies[count] = release(nil, keys[k], arguments[a])
+    elseif name == 'extend' then
+      k, a = k + 1, a + 3
+      replies[count] = on_demand().extend(nil, keys[k], arguments[a - 1], arguments[a])
+    elseif name == 'is_locked' then
+      k, a = k + 1, a + 2
+      replies[count] = on_demand().is_locked(keys[k], arguments[a])
+    elseif name == 'lookup_key' then
+      k, a = k + 1, a + 1
+      replies[count] = on_demand().lookup_key(keys[k])
+    elseif name == 'lookup_id' then
+      k, a = k + 1, a + 2
+      replies[count] = on_demand().lookup_id(keys[k], arguments[a])
+    else
+      a = last
+      replies = redis.error_reply('ERR unknown operation')
+    end
   end
-  count = count + 1
-  if succeeded then
-    replies[count] = reply
-  else
-    replies[count] = {err = type(reply) == 'table' and reply.err or tostring(reply)}
+end
+
+while a < #arguments do
+  local succeeded, why = pcall(perform_those_left)
+  if not succeeded then
+    replies[count] = {err = type(why) == 'table' and why.err or tostring(why)}
   end
 end
 return replies

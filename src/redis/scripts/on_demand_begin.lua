@@ -1,0 +1,5 @@
+-- What follows, up to on_demand_end, is the body of a function: it is made once somebody needs it.
+
+local made_on_demand
+local function on_demand()
+  if made_on_demand then return made_on_demand end
