@@ -1,3 +1,4 @@
+#include "ascii.hpp"
 #include "short_hash.hpp"
 
 #include <syncguard/error.hpp>
@@ -16,14 +17,6 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) {
     throw lock_error(error_code::invalid_argument, why);
-}
-
-bool is_ascii(std::string_view text) noexcept {
-    // All of it without a look in between is faster than to stop at the first that is not.
-    unsigned bits = 0;
-    for (const char c : text)
-        bits |= static_cast<unsigned char>(c);
-    return bits < 0x80;
 }
 
 std::string to_nfc(std::string_view text) {

@@ -1,5 +1,7 @@
 #include "key_space.hpp"
 
+#include "../core/ascii.hpp"
+
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>
 #include <syncguard/lock_id.hpp>
@@ -47,14 +49,17 @@ key_space::key_space(std::string_view prefix) : prefix_(without_trailing_colons(
         refuse("the key prefix is too long: with it, an index key has more than " +
                std::to_string(budget.limit_bytes - budget.reserve_bytes) + " bytes");
     }
+    lock_prefix_ = prefix_.empty() ? "" : prefix_ + ":";
+    fence_prefix_ = lock_prefix_ + std::string(fence_word) + lock_prefix_;
+    // Anything else is brought to its normal form, together with the prefix.
+    const std::size_t room = budget.limit_bytes - budget.reserve_bytes;
+    if (is_ascii(prefix_) && fence_prefix_.size() < room) {
+        longest_plain_key_ = room - fence_prefix_.size();
+    }
 }
 
 std::string key_space::lock_key(std::string_view key) const {
-    if (is_reserved(key)) {
-        refuse(
-            "this key is reserved: 'id:' with a lock id, and 'fence:' with the key prefix, name "
-            "what belongs to other locks; use another key");
-    }
+    refuse_reserved(key);
     return make_storage_key(prefix_, key, budget);
 }
 
@@ -62,9 +67,18 @@ std::string key_space::fence_key(std::string_view lock_key) const {
     return make_fence_key(prefix_, lock_key, budget);
 }
 
-bool key_space::is_reserved(std::string_view key) const noexcept {
-    if (key.starts_with(reserved_beginning_)) return true;
-    return key.starts_with(index_word) && lock_id::is_valid(key.substr(index_word.size()));
+bool key_space::has_plain_names(std::string_view key) const {
+    refuse_reserved(key);
+    return key.size() <= longest_plain_key_ && is_ascii(key);
+}
+
+void key_space::refuse_reserved(std::string_view key) const {
+    const bool is_index =
+        key.starts_with(index_word) && lock_id::is_valid(key.substr(index_word.size()));
+    if (!is_index && !key.starts_with(reserved_beginning_)) return;
+    refuse(
+        "this key is reserved: 'id:' with a lock id, and 'fence:' with the key prefix, name what "
+        "belongs to other locks; use another key");
 }
 
 }  // namespace syncguard::redis

@@ -2,6 +2,7 @@
 /// flat space of keys.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -18,13 +19,22 @@ class key_space {
     [[nodiscard]] std::string lock_key(std::string_view key) const;
     [[nodiscard]] std::string fence_key(std::string_view lock_key) const;
 
+    /// Whether the names of this key's lock and counter are simply what such names begin with, and
+    /// the key. Throws as `lock_key`.
+    [[nodiscard]] bool has_plain_names(std::string_view key) const;
+    [[nodiscard]] const std::string& lock_prefix() const noexcept { return lock_prefix_; }
+    [[nodiscard]] const std::string& fence_prefix() const noexcept { return fence_prefix_; }
+
     /// What every index key begins with; the lock id follows.
     [[nodiscard]] const std::string& index_prefix() const noexcept { return index_prefix_; }
 
   private:
-    [[nodiscard]] bool is_reserved(std::string_view key) const noexcept;
+    void refuse_reserved(std::string_view key) const;
 
     std::string prefix_;
+    std::string lock_prefix_;
+    std::string fence_prefix_;
+    std::size_t longest_plain_key_ = 0;
     std::string index_prefix_;
     std::string reserved_beginning_;
 };

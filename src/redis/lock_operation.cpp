@@ -53,10 +53,11 @@ void lock_operation::watch_for_stop(const std::stop_token& stop) {
 }
 
 void lock_operation::answer(const script_reply& reply) noexcept {
+    static const std::string nowhere;
     const auto by = client_.lock();
     inquiry_.failure = nullptr;
     try {
-        inquiry_.answer = decode(what_, reply, by ? by->where() : std::string());
+        inquiry_.answer = decode(what_, reply, by ? by->where() : nowhere);
         inquiry_.answer.attempt_began = sent_at_;
     } catch (...) {
         inquiry_.failure = std::current_exception();

@@ -66,14 +66,18 @@ struct encoder {
     bool cleanup;
 
     script_input operator()(const acquire_request& what) const {
-        const std::string lock_key = keys.lock_key(what.key);
         input_builder input;
-        input.key({lock_key})
-            .key({keys.index_prefix(), what.id.str()})
-            .key({keys.fence_key(lock_key)})
-            .argument({"acquire"})
-            .beginning(what.id)
-            .argument(what.ttl);
+        if (keys.has_plain_names(what.key)) {
+            input.key({keys.lock_prefix(), what.key})
+                .key({keys.index_prefix(), what.id.str()})
+                .key({keys.fence_prefix(), what.key});
+        } else {
+            const std::string lock_key = keys.lock_key(what.key);
+            input.key({lock_key})
+                .key({keys.index_prefix(), what.id.str()})
+                .key({keys.fence_key(lock_key)});
+        }
+        input.argument({"acquire"}).beginning(what.id).argument(what.ttl);
         constexpr std::string_view before_fence = R"(,"fence":")";
         if (is_plain(what.key)) {
             input.argument({R"(,"key":")", what.key, "\"", before_fence});
@@ -111,7 +115,13 @@ struct encoder {
     template <class Request>
     input_builder owned(const Request& what, const char* name, const char* name_if_known) const {
         input_builder input;
-        if (!what.key.empty()) input.key({keys.lock_key(what.key)});
+        if (what.key.empty()) {
+            // The index leads there.
+        } else if (keys.has_plain_names(what.key)) {
+            input.key({keys.lock_prefix(), what.key});
+        } else {
+            input.key({keys.lock_key(what.key)});
+        }
         input.key({keys.index_prefix(), what.id.str()});
         input.argument({what.key.empty() ? name : name_if_known}).beginning(what.id);
         return input;
