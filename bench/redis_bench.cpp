@@ -94,17 +94,15 @@ blocking_pairs engine_script_by_hand(const test::redis_server& server, const std
             {.script = script,
              .append_arguments =
                  [key](std::string_view lock_id, redis_command& command) {
-                     command.insert(command.end(),
-                                    {"3", lock_key(key), index_key(lock_id), fence_key(key),
-                                     "acquire", beginning_of_value(lock_id), "30000",
-                                     R"(,"key":")" + key + R"(","fence":")"});
+                     command.insert(command.end(), {"3", lock_key(key), index_key(lock_id),
+                                                    fence_key(key), "acquire_plain", "30000", "1"});
                  },
              .says_success = granted_or_released},
             {.script = script,
              .append_arguments =
                  [key](std::string_view lock_id, redis_command& command) {
                      command.insert(command.end(), {"2", lock_key(key), index_key(lock_id),
-                                                    "release_known", beginning_of_value(lock_id)});
+                                                    "release_known", "", "1"});
                  },
              .says_success = granted_or_released}};
 }

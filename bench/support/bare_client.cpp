@@ -1,7 +1,6 @@
 #include "bare_client.hpp"
 
 #include "../../src/redis/lock_protocol.hpp"
-#include "../../src/redis/resp_writer.hpp"
 #include "../../src/redis/scripts.hpp"
 #include "../../tests/support/loopback.hpp"
 #include "../../tests/support/redis_connection.hpp"
@@ -13,7 +12,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -83,21 +81,15 @@ void bare_client::send_what_is_worth_a_call() {
     const std::size_t share = (others + most_calls - 2) / (most_calls - 1);
     if (waiting_.empty() || under_way_.size() >= most_calls || waiting_.size() < share) return;
 
-    std::size_t keys = 0;
-    std::size_t arguments = 0;
-    for (const auto* each : waiting_) {
-        keys += each->wish->key_count;
-        arguments += each->wish->argument_count;
-    }
+    const auto by_kind = [](const caller* one, const caller* other) {
+        return redis::comes_before(*one->wish, *other->wish);
+    };
+    std::sort(waiting_.begin(), waiting_.end(), by_kind);
+    std::vector<const redis::script_input*> wishes;
+    for (const auto* each : waiting_)
+        wishes.push_back(each->wish);
     std::string bytes;
-    redis::resp::append_command_header(bytes, 3 + keys + arguments);
-    redis::resp::append_bulk(bytes, "EVALSHA");
-    redis::resp::append_bulk(bytes, redis::lock_script().sha1);
-    redis::resp::append_bulk(bytes, static_cast<std::int64_t>(keys));
-    for (const auto* each : waiting_)
-        bytes += each->wish->keys();
-    for (const auto* each : waiting_)
-        bytes += each->wish->arguments();
+    redis::append_call(bytes, wishes, true);
     under_way_.push_back(std::exchange(waiting_, {}));
     const auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent != static_cast<ssize_t>(bytes.size())) give_up("the connection broke");

@@ -1,5 +1,4 @@
-/// The names of a lock's three keys on Redis, and what is stored there, for those who write them by
-/// hand.
+/// The names of a lock's three keys on Redis, for those who write them by hand.
 #pragma once
 
 #include <string>
@@ -17,11 +16,6 @@ inline std::string index_key(std::string_view lock_id) {
 
 inline std::string fence_key(std::string_view user_key) {
     return "syncguard:fence:" + lock_key(user_key);
-}
-
-/// Up to the first time.
-inline std::string beginning_of_value(std::string_view lock_id) {
-    return R"({"lockId":")" + std::string(lock_id) + R"(","expiresAtMs":)";
 }
 
 }  // namespace syncguard::bench

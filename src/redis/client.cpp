@@ -4,7 +4,6 @@
 #include "../net/tls.hpp"
 #include "link.hpp"
 #include "resp_writer.hpp"
-#include "scripts.hpp"
 #include "server_error.hpp"
 
 #include <boost/range/adaptor/reversed.hpp>
@@ -252,40 +251,34 @@ std::size_t client::tasks_wanted() const {
 }
 
 void client::send_batch() {
-    std::size_t count = 0;
-    std::size_t keys = 0;
-    std::size_t arguments = 0;
-    while (count < std::min(waiting_.size(), operations_per_call)) {
-        const auto& next = *waiting_[count];
-        if (next.alone_ && count > 0) break;
-        keys += next.input_.key_count;
-        arguments += next.input_.argument_count;
-        ++count;
-        if (next.alone_) break;
+    std::size_t count = 1;
+    if (!waiting_.front()->alone_) {
+        const std::size_t most = std::min(waiting_.size(), operations_per_call);
+        while (count < most && !waiting_[count]->alone_)
+            ++count;
     }
     const auto last = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
-
-    const auto& script = lock_script();
-    const auto now = steady_clock::now();
+    batch call(waiting_.begin(), last);
+    std::stable_sort(call.begin(), call.end(), [](const auto& one, const auto& other) {
+        return comes_before(one->input_, other->input_);
+    });
+    inputs_.clear();
+    for (const auto& each : call)
+        inputs_.push_back(&each->input_);
     call_bytes_.clear();
-    resp::append_command_header(call_bytes_, 3 + keys + arguments);
-    resp::append_bulk(call_bytes_, current_->script_is_known ? "EVALSHA" : "EVAL");
-    resp::append_bulk(call_bytes_, current_->script_is_known ? script.sha1 : script.text);
-    resp::append_bulk(call_bytes_, static_cast<std::int64_t>(keys));
-    for (auto each = waiting_.begin(); each != last; ++each)
-        call_bytes_ += (*each)->input_.keys();
-    for (auto each = waiting_.begin(); each != last; ++each)
-        call_bytes_ += (*each)->input_.arguments();
+    append_call(call_bytes_, inputs_, current_->script_is_known);
 
-    current_->in_flight.push_back({.operations = batch(waiting_.begin(), last)});
+    current_->in_flight.push_back({.operations = std::move(call)});
     waiting_.erase(waiting_.begin(), last);
     current_->script_is_known = true;
     for (const auto& each : current_->in_flight.back().operations) {
         each->state_ = operation::state::sent;
         each->sent_on_ = current_;
         each->about_to_be_sent();
-        if (store_.command_timeout)
-            set_deadline(*each, std::min(each->deadline_, now + *store_.command_timeout));
+        if (store_.command_timeout) {
+            const time_point limit = steady_clock::now() + *store_.command_timeout;
+            set_deadline(*each, std::min(each->deadline_, limit));
+        }
     }
     try {
         current_->wire->send(call_bytes_);

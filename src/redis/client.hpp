@@ -216,6 +216,7 @@ class client : public net::driven {
     std::optional<lock_error> why_not_connected_;  ///< Until the next attempt.
     time_point connect_not_before_{};
     std::string call_bytes_;
+    std::vector<const script_input*> inputs_;
 };
 
 }  // namespace syncguard::redis

@@ -39,8 +39,9 @@ lock_operation::lock_operation(const request& what, const call_limits& limits, b
       keys_(std::move(keys)),
       client_(by),
       inquiry_(std::move(done)) {
-    if (lock_operation::lingers(std::chrono::steady_clock::now())) {
-        lock_key_ = keys_->lock_key(std::get<acquire_request>(what_).key);
+    const auto* const acquisition = std::get_if<acquire_request>(&what_);
+    if (acquisition != nullptr && acquisition->linger_until != time_point()) {
+        lock_key_ = keys_->lock_key(acquisition->key);
     }
 }
 
@@ -76,8 +77,9 @@ void lock_operation::about_to_be_sent() noexcept {
 }
 
 std::optional<operation::patience> lock_operation::wait_after(const script_reply& reply) {
+    if (lock_key_.empty() || reply.value.is_error() || may_have_locked(reply.value)) return {};
     const auto now = std::chrono::steady_clock::now();
-    if (!lingers(now) || reply.value.is_error() || may_have_locked(reply.value)) return {};
+    if (!lingers(now)) return {};
     answer(reply);
     if (inquiry_.failure) return {};
     const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());

@@ -19,16 +19,27 @@ namespace json = boost::json;
 
 namespace {
 
-/// Puts the input of one operation together: all keys first, then its name and arguments.
+/// Puts the input of one operation together: its kind, then all keys, then its arguments.
 class input_builder {
   public:
-    input_builder() { input_.bytes.reserve(usual_size); }
+    explicit input_builder(std::string_view name, std::string_view shared = {}) {
+        input_.bytes.reserve(usual_size);
+        resp::append_bulk(input_.bytes, name);
+        resp::append_bulk(input_.bytes, shared);
+        input_.end_of_kind = input_.end_of_keys = input_.bytes.size();
+    }
+    input_builder(std::string_view name, milliseconds ttl)
+        : input_builder(name, std::to_string(ttl.count())) {}
 
     using parts = std::initializer_list<std::string_view>;
 
+    input_builder& acquires() {
+        input_.acquires = true;
+        return *this;
+    }
     input_builder& key(parts text) {
         resp::append_bulk(input_.bytes, text);
-        input_.key_bytes = input_.bytes.size();
+        input_.end_of_keys = input_.bytes.size();
         ++input_.key_count;
         return *this;
     }
@@ -37,19 +48,10 @@ class input_builder {
         ++input_.argument_count;
         return *this;
     }
-    input_builder& argument(milliseconds time) {
-        resp::append_bulk(input_.bytes, std::int64_t{time.count()});
-        ++input_.argument_count;
-        return *this;
-    }
-    /// What the value of this lock begins with.
-    input_builder& beginning(const lock_id& id) {
-        return argument({R"({"lockId":")", id.str(), R"(","expiresAtMs":)"});
-    }
     [[nodiscard]] script_input take() { return std::move(input_); }
 
   private:
-    static constexpr std::size_t usual_size = 384;
+    static constexpr std::size_t usual_size = 256;
 
     script_input input_;
 };
@@ -66,55 +68,46 @@ struct encoder {
     bool cleanup;
 
     script_input operator()(const acquire_request& what) const {
-        input_builder input;
-        if (keys.has_plain_names(what.key)) {
-            input.key({keys.lock_prefix(), what.key})
-                .key({keys.index_prefix(), what.id.str()})
-                .key({keys.fence_prefix(), what.key});
-        } else {
-            const std::string lock_key = keys.lock_key(what.key);
-            input.key({lock_key})
-                .key({keys.index_prefix(), what.id.str()})
-                .key({keys.fence_key(lock_key)});
+        const std::string_view id = what.id.str();
+        if (keys.has_plain_names(what.key) && is_plain(what.key)) {
+            return input_builder("acquire_plain", what.ttl)
+                .acquires()
+                .key({keys.lock_prefix(), what.key})
+                .key({keys.index_prefix(), id})
+                .key({keys.fence_prefix(), what.key})
+                .take();
         }
-        input.argument({"acquire"}).beginning(what.id).argument(what.ttl);
-        constexpr std::string_view before_fence = R"(,"fence":")";
-        if (is_plain(what.key)) {
-            input.argument({R"(,"key":")", what.key, "\"", before_fence});
-        } else {
-            input.argument(
-                {R"(,"key":)", json::serialize(json::string_view(what.key)), before_fence});
-        }
-        return input.take();
+        const std::string lock_key = keys.lock_key(what.key);
+        const std::string quoted = json::serialize(json::string_view(what.key));
+        return input_builder("acquire", what.ttl)
+            .acquires()
+            .key({lock_key})
+            .key({keys.index_prefix(), id})
+            .key({keys.fence_key(lock_key)})
+            .argument({std::string_view(quoted).substr(1, quoted.size() - 2)})
+            .take();
     }
     script_input operator()(const release_request& what) const {
-        return owned(what, "release", "release_known").take();
+        return owned(what, input_builder(what.key.empty() ? "release" : "release_known"));
     }
     script_input operator()(const extend_request& what) const {
-        return owned(what, "extend", "extend_known").argument(what.ttl).take();
+        return owned(what, input_builder(what.key.empty() ? "extend" : "extend_known", what.ttl));
     }
     script_input operator()(const is_locked_request& what) const {
-        return input_builder()
+        return input_builder("is_locked", cleanup ? keys.index_prefix() : std::string_view())
             .key({keys.lock_key(what.key)})
-            .argument({"is_locked"})
-            .argument({cleanup ? std::string_view(keys.index_prefix()) : std::string_view()})
             .take();
     }
     script_input operator()(const key_lookup_request& what) const {
-        return input_builder().key({keys.lock_key(what.key)}).argument({"lookup_key"}).take();
+        return input_builder("lookup_key").key({keys.lock_key(what.key)}).take();
     }
     script_input operator()(const id_lookup_request& what) const {
-        return input_builder()
-            .key({keys.index_prefix(), what.id.str()})
-            .argument({"lookup_id"})
-            .argument({what.id.str()})
-            .take();
+        return input_builder("lookup_id").key({keys.index_prefix(), what.id.str()}).take();
     }
 
     /// What is done to a lock by its id: with its key where that is known.
     template <class Request>
-    input_builder owned(const Request& what, const char* name, const char* name_if_known) const {
-        input_builder input;
+    script_input owned(const Request& what, input_builder input) const {
         if (what.key.empty()) {
             // The index leads there.
         } else if (keys.has_plain_names(what.key)) {
@@ -122,9 +115,7 @@ struct encoder {
         } else {
             input.key({keys.lock_key(what.key)});
         }
-        input.key({keys.index_prefix(), what.id.str()});
-        input.argument({what.key.empty() ? name : name_if_known}).beginning(what.id);
-        return input;
+        return input.key({keys.index_prefix(), what.id.str()}).take();
     }
 };
 

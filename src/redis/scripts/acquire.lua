@@ -1,18 +1,19 @@
--- acquire
---   KEYS  lock key, index key, fence key
---   ARGV  the value's beginning, TTL in ms, what comes in it between the times and the fence
---   reply the fence, a number | locked: 0, or less by the ms until it ends by itself | an error,
---         and then nothing is locked
+-- acquire, acquire_plain
+--   KEYS   lock key, index key, fence key
+--   shared TTL in ms
+--   ARGV   the user's key as it is between quotes in JSON (plain: as the lock key has it, behind the
+--          prefix)
+--   reply  the fence, a number | locked: 0, or less by the ms until it ends by itself | an error,
+--          and then nothing is locked
 
--- Counters with no more digits are far from their end.
-local digits_of_usual_fences = 14
+local last_fence = 900000000000000
 -- A peer's lock may be said to end at a time that is no integer of Redis any more.
 local longest_wait_ms = 100000000000
 
--- The times in a lock of this TTL. Most locks of a call have the same.
-local times_by_ttl = {}
+-- What stands between id and key in locks of the last TTL. Most locks of a call have the same.
+local times, ttl_of_times
 
-local function acquire(lock_key, index_key, fence_key, beginning, ttl_ms, ending)
+local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
   local stored = call('GET', lock_key)
   if stored then
     local read = on_demand()
@@ -23,19 +24,14 @@ local function acquire(lock_key, index_key, fence_key, beginning, ttl_ms, ending
     -- Only a lock is ever taken over, not what merely looks like one at a glance.
     read.decoded_lock(stored)
   end
-  -- Before anything is written, since a script's error does not undo what came before it. What is
-  -- no number at all, INCR refuses.
-  local counter = call('GET', fence_key)
-  if counter and (#counter > digits_of_usual_fences or counter < '0') then
-    on_demand().check_counter(counter)
-  end
-  local times = times_by_ttl[ttl_ms]
-  if not times then
-    times = format('%d', now_ms + ttl_ms) .. ',"acquiredAtMs":' .. now_text
-    times_by_ttl[ttl_ms] = times
-  end
   local fence = call('INCR', fence_key)
-  call('SET', lock_key, beginning .. times .. ending .. format('%015d"}', fence), 'PX', ttl_ms)
+  if fence > last_fence or fence <= 0 then on_demand().refuse_counter(fence_key, fence) end
+  if ttl_ms ~= ttl_of_times then
+    times = format('","expiresAtMs":%d,"acquiredAtMs":%d,"key":"', now_ms + ttl_ms, now_ms)
+    ttl_of_times = ttl_ms
+  end
+  call('SET', lock_key, '{"lockId":"' .. sub(index_key, -22) .. times .. json_key
+    .. format('","fence":"%015d"}', fence), 'PX', ttl_ms)
   call('SET', index_key, lock_key, 'PX', ttl_ms)
   return fence
 end

@@ -1,13 +1,13 @@
 -- extend, extend_known
---   KEYS  (known: the lock key,) index key
---   ARGV  the value's beginning, TTL in ms
---   reply 1 extended | 0 another's | -1 not found | -2 expired
+--   KEYS   (known: the lock key,) index key
+--   shared TTL in ms
+--   reply  1 extended | 0 another's | -1 not found | -2 expired
 
 -- The same value with another expiry; all else stays as its writer wrote it.
-local function with_new_expiry(stored, beginning, ttl_ms)
+local function with_new_expiry(stored, index_key, ttl_ms)
   local expiry_text = format('%d', now_ms + ttl_ms)
-  if is_at_a_glance(stored, beginning) then
-    return beginning .. expiry_text .. sub(stored, 63)
+  if is_at_a_glance(stored, index_key) then
+    return sub(stored, 1, 49) .. expiry_text .. sub(stored, 63)
   end
   -- Inside a string, quotes are escaped: this finds nothing there.
   local text, places = string.gsub(stored, '("expiresAtMs"%s*:%s*)[%d.eE+-]+', '%1' .. expiry_text)
@@ -21,10 +21,10 @@ local function with_new_expiry(stored, beginning, ttl_ms)
   return cjson.encode(lock)
 end
 
-local function extend(known_lock_key, index_key, beginning, ttl_ms)
-  local found, lock_key, stored = find_owned(known_lock_key, index_key, sub(beginning, 12, 33))
+local function extend(known_lock_key, index_key, ttl_ms)
+  local found, lock_key, stored = find_owned(known_lock_key, index_key)
   if found == 1 then
-    call('SET', lock_key, with_new_expiry(stored, beginning, ttl_ms), 'PX', ttl_ms)
+    call('SET', lock_key, with_new_expiry(stored, index_key, ttl_ms), 'PX', ttl_ms)
     call('SET', index_key, lock_key, 'PX', ttl_ms)
   end
   return found

@@ -1,10 +1,8 @@
--- Whether a fence counter may count on.
+-- What becomes of a counter that may not count on.
 
-local last_fence = 900000000000000
-
-local function check_counter(counter)
-  local value = tonumber(counter)
-  if value and value >= 0 and value < last_fence then return end
-  error({err = match(counter, '^%d+$') and 'FENCEEND the fence counter has reached its end'
+-- It was counted up to this, and is counted back: what fails has written nothing.
+local function refuse_counter(fence_key, fence)
+  redis.pcall('DECR', fence_key)
+  error({err = fence > 0 and 'FENCEEND the fence counter has reached its end'
     or 'FOREIGNVALUE the fence counter holds a value that is not a counter'})
 end

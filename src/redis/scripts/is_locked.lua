@@ -1,7 +1,7 @@
 -- is_locked
---   KEYS  lock key
---   ARGV  what index keys begin with, to remove a lock that ended long ago; empty to remove nothing
---   reply 1 locked | 0 free
+--   KEYS   lock key
+--   shared what index keys begin with, to remove a lock that ended long ago; empty to remove nothing
+--   reply  1 locked | 0 free
 
 -- An extension that is under way must not find its lock swept away.
 local cleanup_guard_ms = 2000

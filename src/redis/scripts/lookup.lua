@@ -2,7 +2,6 @@
 --   KEYS  lock key
 -- lookup_id
 --   KEYS  index key
---   ARGV  lock id
 --   reply the stored lock | null
 
 local function lookup_key(lock_key)
@@ -12,7 +11,7 @@ local function lookup_key(lock_key)
   return is_live(expires_at_ms) and stored
 end
 
-local function lookup_id(index_key, id)
-  local found, _, stored = find_owned(nil, index_key, id)
+local function lookup_id(index_key)
+  local found, _, stored = find_owned(nil, index_key)
   return found == 1 and stored
 end

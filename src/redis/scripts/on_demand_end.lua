@@ -1,7 +1,7 @@
 
   made_on_demand = {
     is_live = is_live, decoded_lock = decoded_lock, owner_and_expiry = owner_and_expiry,
-    find_owned = find_owned, check_counter = check_counter, extend = extend, is_locked = is_locked,
+    find_owned = find_owned, refuse_counter = refuse_counter, extend = extend, is_locked = is_locked,
     lookup_key = lookup_key, lookup_id = lookup_id,
   }
   return made_on_demand

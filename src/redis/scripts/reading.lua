@@ -33,7 +33,8 @@ end
 -- Finds the lock that an id names. Returns 1, the lock's key and its value; or why there is none:
 -- -1 not found, 0 it belongs to another id, -2 expired. Where the caller knows the lock's key, a
 -- look there saves the way over the index.
-local function find_owned(known_lock_key, index_key, id)
+local function find_owned(known_lock_key, index_key)
+  local id = sub(index_key, -22)
   if known_lock_key then
     local stored = call('GET', known_lock_key)
     if stored then
