@@ -1,6 +1,6 @@
 #include "acquisition.hpp"
 
-#include "wakeup.hpp"
+#include "../core/wakeup.hpp"
 
 #include <syncguard/lock.hpp>
 

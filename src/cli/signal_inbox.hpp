@@ -1,7 +1,7 @@
 /// Signals as events: they wait in a file descriptor instead of interrupting something.
 #pragma once
 
-#include "file_descriptor.hpp"
+#include "../core/file_descriptor.hpp"
 
 #include <array>
 #include <csignal>

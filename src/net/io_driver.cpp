@@ -1,9 +1,11 @@
 #include "io_driver.hpp"
 
 #include <boost/asio/post.hpp>
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <system_error>
@@ -19,6 +21,11 @@ constexpr std::chrono::milliseconds pause_without_memory{10};
 
 constexpr std::chrono::microseconds longest_lookout{200};
 constexpr unsigned slow_answers_before_a_try = 16;
+constexpr unsigned lookouts_on_one_cpu = 16;
+/// After that, whatever else the loop holds gets its turn.
+constexpr std::chrono::milliseconds longest_poll{50};
+/// What comes so soon after a look could as well come just after the next.
+constexpr std::chrono::microseconds just_now{20};
 constexpr int most_taken_in_before_a_step = 100;
 
 }  // namespace
@@ -84,6 +91,7 @@ void io_driver::hand_in(const std::shared_ptr<task>& what) {
 void io_driver::demand_attention() {
     // Whoever drives may be asleep in there, or else asks before going in.
     if (!nudged_ && is_in_loop_) boost::asio::post(context_, [] {});
+    if (!nudged_ && is_in_poll_) out_of_poll_->notify();
     nudged_ = true;
 }
 
@@ -168,8 +176,10 @@ bool io_driver::drive_if_mine(const std::function<bool()>& done, driven::time_po
 void io_driver::drive_until(const std::function<bool()>& done, driven::time_point wake_at_latest) {
     // What came while nobody was there, such as the end of a connection, must be known before
     // anything is sent. Not without end: a peer that never stops talking must not stop us.
-    for (int taken_in = 0; taken_in < most_taken_in_before_a_step; ++taken_in) {
-        if (!take_in()) break;
+    if (steady_clock::now() - last_lookout_ > just_now) {
+        for (int taken_in = 0; taken_in < most_taken_in_before_a_step; ++taken_in) {
+            if (!take_in()) break;
+        }
     }
     while (true) {
         nudged_ = false;
@@ -201,30 +211,62 @@ bool io_driver::take_in() {
     return seen == driven::sight::something_came;
 }
 
-/// Waits for the answer to a lone caller. A CPU that has nothing to do falls asleep, and waking it
-/// takes longer than a server nearby takes to answer, on virtual machines several times as long. So
-/// where the last answer came fast, the thread looks out for the next for a while, leaving the CPU
-/// to whoever wants it. It tries that now and then in any case: an answer may have been slow only
-/// because the CPU was asleep. Among many callers the CPU does not fall asleep.
+/// Waits for the answer to a lone caller, without the loop where answers come fast. It tries that
+/// now and then in any case: an answer may have been slow only because the CPU was asleep.
 void io_driver::look_out(driven::time_point wake_at) {
     const auto begin = steady_clock::now();
     const bool is_worth_it = answers_come_fast_ || slow_answers_ % slow_answers_before_a_try == 0;
+    if (!is_worth_it || !spot_answer(begin, wake_at)) run_loop_once(wake_at);
+    last_lookout_ = steady_clock::now();
+    answers_come_fast_ = last_lookout_ - begin < longest_lookout;
+    if (!answers_come_fast_) ++slow_answers_;
+}
+
+/// False if nothing came, or if only the loop can tell.
+bool io_driver::spot_answer(driven::time_point begin, driven::time_point wake_at) {
     // A server on this very CPU needs it in order to answer, and one in another session does not
     // get it from a thread that merely yields.
-    if (is_worth_it && !whose_.is_answered_from_this_cpu()) {
-        const auto until = std::min(wake_at, begin + longest_lookout);
-        do {
-            if (nudged_) return;
-            if (take_in()) {
-                answers_come_fast_ = true;
-                return;
-            }
-            ::sched_yield();
-        } while (steady_clock::now() < until);
+    if (shares_cpu_with_server()) return poll_socket(begin, wake_at);
+    // Elsewhere a CPU that has nothing to do falls asleep, and waking it takes longer than a server
+    // nearby takes to answer, on virtual machines several times as long. So the thread keeps it
+    // awake for a while, leaving it to whoever wants it. Among many callers it does not fall
+    // asleep.
+    const auto until = std::min(wake_at, begin + longest_lookout);
+    do {
+        if (nudged_ || take_in()) return true;
+        ::sched_yield();
+    } while (steady_clock::now() < until);
+    return false;
+}
+
+/// As far as is known; not asked each time, since asking costs as much as looking.
+bool io_driver::shares_cpu_with_server() {
+    if (lookouts_++ % lookouts_on_one_cpu == 0) shares_cpu_ = whose_.is_answered_from_this_cpu();
+    return shares_cpu_;
+}
+
+/// Sleeps until something comes or attention is demanded, at less cost than the loop.
+bool io_driver::poll_socket(driven::time_point begin, driven::time_point wake_at) {
+    const int socket = whose_.socket_to_look_at();
+    if (socket < 0) return false;
+    try {
+        const std::lock_guard guard(mutex_);
+        if (nudged_) return true;
+        if (!out_of_poll_) out_of_poll_.emplace();
+        is_in_poll_ = true;
+    } catch (const std::system_error&) {  // no more files can be opened
+        return false;
     }
-    run_loop_once(wake_at);
-    answers_come_fast_ = steady_clock::now() - begin < longest_lookout;
-    if (!answers_come_fast_) ++slow_answers_;
+    using std::chrono::nanoseconds;
+    const auto at_most = std::clamp<nanoseconds>(wake_at - begin, nanoseconds{0}, longest_poll);
+    const timespec timeout{.tv_sec = 0, .tv_nsec = at_most.count()};
+    std::array<pollfd, 2> watched{{{.fd = socket, .events = POLLIN, .revents = 0},
+                                   {.fd = out_of_poll_->fd(), .events = POLLIN, .revents = 0}}};
+    const int ready = ::ppoll(watched.data(), watched.size(), &timeout, nullptr);
+    is_in_poll_ = false;
+    if (ready <= 0) return false;
+    if (watched[1].revents != 0) out_of_poll_->clear();
+    return watched[0].revents == 0 || take_in();
 }
 
 void io_driver::run_loop_once(driven::time_point wake_at) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "../core/owned_thread.hpp"
+#include "../core/wakeup.hpp"
 #include "dormitory.hpp"
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -74,6 +76,9 @@ class driven : public std::enable_shared_from_this<driven> {
     /// Takes in what has come from the network, without waiting, where that can be done without the
     /// context's loop and all its machinery. If it throws, it can be called again.
     [[nodiscard]] virtual sight look() { return sight::only_the_loop_can_tell; }
+
+    /// The socket that a look looks at, or -1 where only the loop can tell.
+    [[nodiscard]] virtual int socket_to_look_at() const { return -1; }
 
     /// Whether the last answer was sent from the CPU that this thread is on, as far as is known.
     [[nodiscard]] virtual bool is_answered_from_this_cpu() const { return false; }
@@ -143,6 +148,9 @@ class io_driver {
     void drive_until_finished(const task& what);
     [[nodiscard]] bool take_in();
     void look_out(driven::time_point wake_at);
+    [[nodiscard]] bool spot_answer(driven::time_point begin, driven::time_point wake_at);
+    [[nodiscard]] bool shares_cpu_with_server();
+    [[nodiscard]] bool poll_socket(driven::time_point begin, driven::time_point wake_at);
     void run_loop_once(driven::time_point wake_at);
     void demand_attention();
     void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
@@ -157,6 +165,9 @@ class io_driver {
     // Touched by the thread that drives.
     bool answers_come_fast_ = false;
     unsigned slow_answers_ = 0;
+    unsigned lookouts_ = 0;
+    bool shares_cpu_ = false;
+    driven::time_point last_lookout_{};
 
     std::mutex mutex_;
     std::vector<std::shared_ptr<task>> handed_in_;
@@ -165,7 +176,9 @@ class io_driver {
     std::atomic<bool> nudged_{false};  ///< `step` has to be called. Set with the lock held.
     bool has_driver_ = false;
     std::atomic<bool> is_in_loop_{false};  ///< The driver; set with the lock held.
-    std::thread::id driving_;              ///< The driver, once at work.
+    std::atomic<bool> is_in_poll_{false};  ///< Likewise.
+    std::optional<wakeup> out_of_poll_;
+    std::thread::id driving_;  ///< The driver, once at work.
     /// There is no driver, and one of those who wait has to take over.
     std::atomic<bool> vacant_{false};
 

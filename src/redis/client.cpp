@@ -112,11 +112,13 @@ net::driven::wishes client::step() {
 }
 
 net::driven::sight client::look() {
-    const bool only_one_can_bring_news = links_.size() == 1 && current_ != nullptr;
-    if (!only_one_can_bring_news || !current_->wire->can_look()) {
-        return sight::only_the_loop_can_tell;
-    }
+    if (socket_to_look_at() < 0) return sight::only_the_loop_can_tell;
     return current_->wire->look() ? sight::something_came : sight::nothing_came;
+}
+
+int client::socket_to_look_at() const {
+    const bool only_one_can_bring_news = links_.size() == 1 && current_ != nullptr;
+    return only_one_can_bring_news ? current_->wire->socket_to_look_at() : -1;
 }
 
 bool client::is_answered_from_this_cpu() const {

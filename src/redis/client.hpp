@@ -145,6 +145,7 @@ class client : public net::driven {
 
     wishes step() override;
     [[nodiscard]] sight look() override;
+    [[nodiscard]] int socket_to_look_at() const override;
     [[nodiscard]] bool is_answered_from_this_cpu() const override;
     [[nodiscard]] bool has_work() const override;
 

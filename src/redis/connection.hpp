@@ -63,10 +63,11 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Sends commands, once it is ready. Bytes that cannot go at once are kept.
     void send(std::string_view commands);
 
-    /// Whether all that can happen is that something comes for `look` to take in.
-    [[nodiscard]] bool can_look() const noexcept {
+    /// Its socket, where all that can happen is that something comes for `look` to take in; else
+    /// -1.
+    [[nodiscard]] int socket_to_look_at() {
         const bool sends_or_ends = !being_written_.empty() || writing_failed_ || closed_;
-        return established_ && !tls_ && !sends_or_ends;
+        return established_ && !tls_ && !sends_or_ends ? socket_.native_handle() : -1;
     }
 
     /// Takes in what has come, without waiting: the listener is told before it returns. False if

@@ -2,8 +2,10 @@
 #include "../../src/net/io_driver.hpp"
 
 #include "support/eventually.hpp"
+#include "support/owned_fd.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -109,9 +111,13 @@ class errand_runner : public net::driven {
     [[nodiscard]] bool has_work() const override { return !open_.empty(); }
 
     sight look() override { return look_ ? look_() : sight::only_the_loop_can_tell; }
+    [[nodiscard]] int socket_to_look_at() const override { return socket_; }
+    [[nodiscard]] bool is_answered_from_this_cpu() const override { return socket_ >= 0; }
 
     void wake_at(time_point when) { wake_at_ = when; }
     void when_looked(std::function<sight()> look) { look_ = std::move(look); }
+    /// Of a server on the same CPU.
+    void look_at(int socket) { socket_ = socket; }
     void wake_for(std::size_t tasks) { tasks_wanted_ = tasks; }
 
   private:
@@ -144,6 +150,7 @@ class errand_runner : public net::driven {
     time_point wake_at_ = time_point::max();
     std::size_t tasks_wanted_ = 1;
     std::function<sight()> look_;
+    int socket_ = -1;
 
     std::mutex mutex_;
     std::set<std::shared_ptr<errand>> allowed_;
@@ -462,6 +469,53 @@ TEST_F(io_driver_test, nudging_one_who_looks_out_leaves_nothing_in_the_loop) {
     caller.join();
     EXPECT_GE(looks, nudges);
     EXPECT_LE(runner_->run_what_the_loop_holds(), 2U);
+}
+
+/// Beside a server on the same CPU, whose answers come over one end of a pair of sockets.
+class beside_its_server : public io_driver_test {
+  protected:
+    beside_its_server() {
+        std::array<int, 2> ends{};
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+            throw std::runtime_error("no pair of sockets");
+        }
+        here_ = owned_fd(ends[0]);
+        there_ = owned_fd(ends[1]);
+        runner_->look_at(here_.get());
+        runner_->when_looked([this] {
+            ++looks_;
+            char answer = 0;
+            if (::recv(here_.get(), &answer, 1, MSG_DONTWAIT) != 1) {
+                return net::driven::sight::nothing_came;
+            }
+            runner_->allow(what_);
+            return net::driven::sight::something_came;
+        });
+    }
+
+    std::shared_ptr<errand> what_ = std::make_shared<errand>();
+    int looks_ = 0;
+    owned_fd here_;
+    owned_fd there_;
+};
+
+TEST_F(beside_its_server, a_lone_caller_leaves_the_cpu_alone_until_the_answer_comes) {
+    runner_->in_next_step([&] { ASSERT_EQ(::send(there_.get(), "x", 1, MSG_NOSIGNAL), 1); });
+    runner_->perform(what_);
+    // Before the first step, and when the answer was there.
+    EXPECT_EQ(looks_, 2);
+}
+
+TEST_F(beside_its_server, a_silent_one_keeps_nobody_from_being_called) {
+    constexpr int rounds = 100;
+    const auto begin = steady_clock::now();
+    for (int i = 0; i < rounds; ++i) {
+        const auto caller = call();
+        runner_->let_finish(caller->what);
+        caller->returned.get();
+    }
+    // Each that was not called would have slept for 50 ms, or for ever.
+    EXPECT_LT(steady_clock::now() - begin, rounds * 25ms);
 }
 
 TEST_F(io_driver_test, errands_of_many_threads_finish_once_each_and_together) {

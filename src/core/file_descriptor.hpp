@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-namespace syncguard::cli {
+namespace syncguard {
 
 class file_descriptor {
   public:
@@ -32,4 +32,4 @@ class file_descriptor {
     int number_;
 };
 
-}  // namespace syncguard::cli
+}  // namespace syncguard

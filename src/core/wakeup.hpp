@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace syncguard::cli {
+namespace syncguard {
 
 class wakeup {
   public:
@@ -29,4 +29,4 @@ class wakeup {
     file_descriptor event_;
 };
 
-}  // namespace syncguard::cli
+}  // namespace syncguard
