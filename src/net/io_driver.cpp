@@ -184,7 +184,6 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
     while (true) {
         nudged_ = false;
         const auto wishes = whose_.step();
-        bool is_alone = false;
         {
             const std::lock_guard guard(mutex_);
             if (done()) return;
@@ -193,10 +192,9 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
                 continue;
             }
             wishes_ = wishes;
-            is_alone = wishes.answer_is_due && waiting_.empty();
         }
         const auto wake_at = std::min(wishes.at, wake_at_latest);
-        if (is_alone) {
+        if (wishes.answer_is_due) {
             look_out(wake_at);
         } else {
             run_loop_once(wake_at);
@@ -211,8 +209,8 @@ bool io_driver::take_in() {
     return seen == driven::sight::something_came;
 }
 
-/// Waits for the answer to a lone caller, without the loop where answers come fast. It tries that
-/// now and then in any case: an answer may have been slow only because the CPU was asleep.
+/// Waits for an answer, without the loop where answers come fast. It tries that now and then in any
+/// case: an answer may have been slow only because the CPU was asleep.
 void io_driver::look_out(driven::time_point wake_at) {
     const auto begin = steady_clock::now();
     const bool is_worth_it = answers_come_fast_ || slow_answers_ % slow_answers_before_a_try == 0;
@@ -228,9 +226,9 @@ bool io_driver::spot_answer(driven::time_point begin, driven::time_point wake_at
     // get it from a thread that merely yields.
     if (shares_cpu_with_server()) return poll_socket(begin, wake_at);
     // Elsewhere a CPU that has nothing to do falls asleep, and waking it takes longer than a server
-    // nearby takes to answer, on virtual machines several times as long. So the thread keeps it
-    // awake for a while, leaving it to whoever wants it. Among many callers it does not fall
-    // asleep.
+    // nearby takes to answer, on virtual machines several times as long. Also a server that has to
+    // wake another CPU pays for it. So the thread keeps it awake for a while, leaving it to whoever
+    // wants it.
     const auto until = std::min(wake_at, begin + longest_lookout);
     do {
         if (nudged_ || take_in()) return true;
