@@ -121,12 +121,10 @@ void io_driver::mark_finished(task& what, dormitory::wake_list& sleepers) {
 }
 
 void io_driver::end() {
-    {
+    try {
         const std::lock_guard guard(mutex_);
         ending_ = true;
-    }
-    try {
-        boost::asio::post(context_, [] {});
+        demand_attention();
     } catch (const std::bad_alloc&) {  // it ends when the next thing happens
     }
     thread_changed_.notify_all();

@@ -30,7 +30,7 @@ constexpr std::size_t operations_per_call = 64;
 
 /// When an answer wakes more threads, it does so in parts: what the first come back with is under
 /// way to the server while the others wake.
-constexpr std::size_t woken_together = 16;
+constexpr std::size_t woken_together = 32;
 
 /// How long a connection that is no longer used is kept for answers that are still to come.
 constexpr auto patience_with_late_answers = 30s;
@@ -53,7 +53,11 @@ lock_error cancelled_by_caller() {
 }  // namespace
 
 client::client(options store)
-    : store_(std::move(store)), where_(describe_server(store_)), desk_(*this, where_) {}
+    : store_(std::move(store)),
+      where_(describe_server(store_)),
+      // NOLINTNEXTLINE(bugprone-throw-keyword-missing): it is made while there is memory for it
+      out_of_memory_(error_code::internal, "out of memory on the way to " + where_),
+      desk_(*this, where_) {}
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
@@ -285,7 +289,8 @@ void client::send_batch() {
     try {
         current_->wire->send(call_bytes_);
     } catch (const std::bad_alloc&) {
-        close(*current_, {error_code::internal, "out of memory"});
+        // No call may stay in flight that was not sent: it would get the answer to the next.
+        close(*current_, out_of_memory_);
     }
 }
 

@@ -189,6 +189,7 @@ class client : public net::driven {
 
     const options store_;
     const std::string where_;
+    const lock_error out_of_memory_;
 
     // What any thread may touch.
     std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.

@@ -10,7 +10,7 @@ namespace {
 /// What users need that may do everything here and nothing more.
 constexpr std::string_view needed_permissions =
     "the user needs permission for the keys of this prefix and for EVAL, EVALSHA, TIME, GET, SET, "
-    "DEL and INCR";
+    "DEL, INCR and DECR";
 
 /// One kind of error reply.
 struct known_error {

@@ -5,12 +5,15 @@
 
 namespace syncguard::test {
 
-thread_local long allocations_left = -1;
+thread_local allocation_plan allocations;
 
 namespace {
 
 void* allocate(std::size_t size) {
-    if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+    if (allocations.fail > 0 && allocations.succeed-- <= 0) {
+        --allocations.fail;
+        throw std::bad_alloc();
+    }
     if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
     throw std::bad_alloc();
 }

@@ -20,8 +20,9 @@ constexpr const char* key = "a key that is too long for the small string optimis
 
 class redis_out_of_memory : public testing::Test {
   protected:
-    /// `action` is tried with one allocation failing after the other. Whatever came of it: the
-    /// caller is back in time, the next one is served, and nothing stays locked.
+    /// `action` is tried with one allocation failing after the other, or with several that fail in
+    /// a row. Whatever came of it: the caller is back in time, the next one is served, and nothing
+    /// stays locked.
     template <class Prepare, class Action>
     void fail_every_allocation_of(Prepare prepare, Action action) {
         long nth = 0;
@@ -77,6 +78,36 @@ TEST_F(redis_out_of_memory, when_the_script_is_unknown_a_caller_leaves_nothing_l
             auto lease = locks.acquire(key, {.ttl = 60s});
             if (lease) lease->release();
         });
+}
+
+TEST_F(redis_out_of_memory, several_times_in_a_row_nobody_gets_the_answer_of_another) {
+    // There may be no memory for a release either: what was acquired for nobody then stays.
+    for (const long in_a_row : {2, 3, 5}) {
+        bool struck = true;
+        for (long nth = 0; struck; ++nth) {
+            SCOPED_TRACE(std::to_string(in_a_row) + " from allocation " + std::to_string(nth));
+            const any_backend locks =
+                redis::backend({.host = "127.0.0.1", .port = server_.port()}, quiet(2s));
+            (void)locks.is_locked("warm-up");
+            server_.command({"FLUSHALL"});
+            server_.command({"SCRIPT", "FLUSH"});
+            bool granted = false;
+            const auto acquire = [&] {
+                try {
+                    auto lease = locks.acquire(key, {.ttl = 60s});
+                    granted = static_cast<bool>(lease);
+                    if (granted) lease->detach();
+                } catch (const lock_error&) {
+                }
+            };
+            const auto taken =
+                time_of([&] { struck = with_failing_allocation(nth, acquire, in_a_row); });
+            EXPECT_LT(taken, 1s);  // nobody waits for what was not sent
+            EXPECT_TRUE(!granted || holds_lock(server_, key));
+            EXPECT_FALSE(locks.is_locked("other"));
+            EXPECT_TRUE(locks.acquire("another"));
+        }
+    }
 }
 
 TEST_F(redis_out_of_memory, when_the_server_refuses_a_caller_is_told) {

@@ -223,8 +223,8 @@ TEST_F(forbidding_redis, credentials_that_are_wrong_or_missing) {
 }
 
 TEST_F(forbidding_redis, the_rights_that_messages_ask_for_suffice) {
-    const auto locks =
-        open_as({"~syncguard:*", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+incr"});
+    const auto locks = open_as(
+        {"~syncguard:*", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+incr", "+decr"});
     const auto id = take(locks, secret_key);
     EXPECT_TRUE(locks.is_locked(secret_key));
     EXPECT_TRUE(locks.lookup(key_lookup{secret_key}));
@@ -233,6 +233,11 @@ TEST_F(forbidding_redis, the_rights_that_messages_ask_for_suffice) {
     EXPECT_TRUE(locks.release(id).ok);
     command({"SCRIPT", "FLUSH"});
     EXPECT_TRUE(locks.acquire(secret_key));
+    for (const std::string counter : {"900000000000000", "-5", "9223372036854775806"}) {
+        command({"SET", "syncguard:fence:syncguard:k", counter});
+        EXPECT_THROW((void)locks.acquire("k"), lock_error);
+        EXPECT_EQ(contents_of(server_).at("syncguard:fence:syncguard:k").value, counter);
+    }
 }
 
 TEST_F(forbidding_redis, without_any_of_them_nothing_is_locked_and_permissions_are_named) {

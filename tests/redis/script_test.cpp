@@ -1,10 +1,7 @@
 /// Which keys the script touches, and how.
+#include "../../src/redis/scripts.hpp"
 #include "monitor.hpp"
 #include "on_redis.hpp"
-
-#include <syncguard/async.hpp>
-
-#include <boost/asio/use_future.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -176,21 +173,40 @@ TEST_F(lock_script_in_redis, operations_of_one_call_see_each_others_effects_in_t
     EXPECT_EQ(command({"GET", "syncguard:fence:syncguard:contended"}).text, "1");
 }
 
-TEST_F(lock_script_in_redis, an_acquisition_finds_free_what_a_release_of_its_call_gives_up) {
-    namespace asio = boost::asio;
-    const auto id = take(locks_, "k");
-    monitor watch(server_);
-    server_.pause();
-    // While so many are under way, two are not worth a call of their own.
-    std::vector<std::future<bool>> others;
-    for (int i = 0; i < 12; ++i)
-        others.push_back(async_is_locked(locks_, "other", {}, asio::use_future));
-    auto acquired = async_acquire(locks_, "k", {.ttl = 10s}, asio::use_future);
-    auto released = async_release(locks_, id, {}, asio::use_future);
-    server_.resume();
-    EXPECT_TRUE(released.get().ok);
-    EXPECT_TRUE(acquired.get());
-    EXPECT_GE(checked(watch.executed()).largest_call, 4U);
+TEST_F(lock_script_in_redis, operations_of_one_call_fail_each_for_itself) {
+    const std::string text(redis::lock_script().text);
+    const auto lock = [](const std::string& key) { return "syncguard:" + key; };
+    const auto index = [](char letter) { return "syncguard:id:" + std::string(22, letter); };
+    const auto fence = [](const std::string& key) { return "syncguard:fence:syncguard:" + key; };
+    command({"RPUSH", lock("list"), "x"});
+    command({"SET", fence("end"), "900000000000000"});
+    command({"SET", lock("foreign"), "x"});
+    const auto granted = take(locks_, "held");
+    const std::string held_index = "syncguard:id:" + granted.to_string();
+
+    const auto reply = command({"EVAL",          text,         "22",  //
+                                lock("foreign"), index('F'),   lock("held"),
+                                held_index,      lock("held"), held_index,  //
+                                lock("list"),    index('A'),   fence("list"),
+                                lock("end"),     index('B'),   fence("end"),  //
+                                lock("held"),    index('C'),   fence("held"),
+                                lock("held"),    index('D'),   fence("held"),  //
+                                lock("free"),    index('E'),   fence("free"),
+                                lock("free"),  //
+                                "release_known", "",           "3",
+                                "acquire_plain", "30000",      "5",
+                                "is_locked",     "",           "1"});
+    std::vector<std::string> told;
+    for (const auto& each : reply.list)
+        told.push_back(each.is_error ? each.text.substr(0, each.text.find(' '))
+                                     : std::to_string(each.integer));
+    ASSERT_EQ(told.size(), 10U);
+    told.erase(told.begin());  // the time
+    told[6] = told[6].substr(0, 1);
+    EXPECT_EQ(told, (std::vector<std::string>{"FOREIGNVALUE", "1", "-1", "WRONGTYPE", "FENCEEND",
+                                              "2", "-", "1", "1"}));
+    EXPECT_EQ(command({"GET", fence("end")}).text, "900000000000000");
+    EXPECT_EQ(command({"GET", index('C')}).text, lock("held"));
 }
 
 TEST_F(lock_script_in_redis, it_is_sent_once_and_again_when_the_server_has_forgotten_it) {
