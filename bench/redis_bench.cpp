@@ -16,7 +16,6 @@
 #include <syncguard/async.hpp>
 #include <syncguard/redis.hpp>
 
-#include <benchmark/benchmark.h>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
@@ -68,19 +67,6 @@ void acquire_and_release(const redis::backend& locks, const std::string& key) {
     if (!lease || !lease->release().ok) throw std::runtime_error(key + " was not granted");
 }
 
-/// On one CPU with their server, callers differ by what they and their server must do for a pair.
-void syncguard_pair(benchmark::State& state) {
-    static const auto locks = connect_to(all_servers().with_1k_locks);
-    for (auto _ : state)
-        acquire_and_release(locks, "bench:payment:4711");
-}
-
-void syncguard_pair_among_1m(benchmark::State& state) {
-    static const auto locks = connect_to(all_servers().with_1m_locks);
-    for (auto _ : state)
-        acquire_and_release(locks, "bench:payment:4711");
-}
-
 /// The engine's script answers with a list: the server's time, and one number for each operation.
 bool granted_or_released(const redisReply& reply) {
     return reply.type == REDIS_REPLY_ARRAY && reply.elements == 2 &&
@@ -107,24 +93,6 @@ blocking_pairs engine_script_by_hand(const test::redis_server& server, const std
              .says_success = granted_or_released}};
 }
 
-void hiredis_pair(benchmark::State& state) {
-    static auto peer = engine_script_by_hand(all_servers().with_1k_locks, "bench:invoice:4711");
-    for (auto _ : state)
-        peer.pair();
-}
-
-/// No bar hangs on it: it tells how much of a pair is the way to the server and back.
-void hiredis_ping(benchmark::State& state) {
-    static auto connection = redis_connection::over_tcp(all_servers().with_1k_locks.port());
-    for (auto _ : state)
-        connection.call({"PING"});
-}
-
-BENCHMARK(syncguard_pair)->UseRealTime();
-BENCHMARK(syncguard_pair_among_1m)->UseRealTime();
-BENCHMARK(hiredis_pair)->UseRealTime();
-BENCHMARK(hiredis_ping)->UseRealTime();
-
 // Many short rounds: a machine that is shared with others is fast for some seconds, then slow.
 constexpr auto warm_up = 100ms;
 /// Node's compiler takes its time.
@@ -132,19 +100,43 @@ constexpr auto warm_up_of_node = 1s;
 constexpr auto span = 400ms;
 constexpr int rounds = 15;
 
+// Of those who need nothing but one CPU.
+constexpr auto short_warm_up = 20ms;
+constexpr auto short_span = 100ms;
+constexpr int short_rounds = 41;
+
 /// Blocking threads on one client, each with a key of its own.
-double of_threads(std::size_t count, const redis::backend& locks) {
+double of_threads(std::size_t count, const redis::backend& locks,
+                  std::chrono::milliseconds before = warm_up,
+                  std::chrono::milliseconds measured = span) {
     const auto make_pair = [&](std::size_t i) {
         return [&locks, key = "bench:thread:" + std::to_string(i)] {
             acquire_and_release(locks, key);
         };
     };
-    return operations_per_second(count, make_pair, warm_up, span);
+    return operations_per_second(count, make_pair, before, measured);
 }
 
-double of_blocking_hiredis(blocking_pairs& peer) {
+double of_blocking_hiredis(blocking_pairs& peer, std::chrono::milliseconds before = warm_up,
+                           std::chrono::milliseconds measured = span) {
     return operations_per_second(
-        1, [&](std::size_t) { return [&] { peer.pair(); }; }, warm_up, span);
+        1, [&](std::size_t) { return [&] { peer.pair(); }; }, before, measured);
+}
+
+/// On one CPU with their server, callers differ by what they and their server must do for a pair.
+medians measure_on_one_cpu() {
+    const auto& server = all_servers().with_1k_locks;
+    const auto locks = connect_to(server);
+    const auto locks_among_1m = connect_to(all_servers().with_1m_locks);
+    auto by_hand = engine_script_by_hand(server, "bench:invoice:4711");
+    const auto syncguard = [](const redis::backend& at) {
+        return [&at] { return of_threads(1, at, short_warm_up, short_span); };
+    };
+    const auto hiredis = [&] { return of_blocking_hiredis(by_hand, short_warm_up, short_span); };
+    return take_turns({{"syncguard_on_one_cpu", syncguard(locks)},
+                       {"hiredis_on_one_cpu", hiredis},
+                       {"syncguard_among_1m_locks", syncguard(locks_among_1m)}},
+                      short_rounds, "operations/s, all on one CPU");
 }
 
 /// No bar hangs on it: beside it one sees what the engine adds to what the system charges for
@@ -258,46 +250,38 @@ medians measure_throughput_and_memory() {
 }  // namespace
 }  // namespace syncguard::bench
 
-int main(int argc, char** argv) try {
+int main() try {
     using namespace syncguard::bench;
+    const auto of = [](const char* one, const char* other) {
+        return [name = ratio(one, other)](const medians& figures) { return figures.at(name); };
+    };
     all_servers();
-    return run_and_judge(
-        argc, argv,
+    medians figures = measure_on_one_cpu();
+    figures.merge(measure_throughput_and_memory());
+    return judge(
+        figures,
         {{.what = "redis: time of a pair beside blocking hiredis, on one CPU with the server",
-          .figure =
-              [](const medians& ns) { return ns.at("syncguard_pair") / ns.at("hiredis_pair"); },
+          .figure = of("hiredis_on_one_cpu", "syncguard_on_one_cpu"),
           .limit = 1.10,
           .must_be = bar::direction::at_most,
           .unit = "x"},
          {.what = "redis: time of a pair beside blocking hiredis, where the scheduler puts them",
-          .figure =
-              [](const medians& rate) {
-                  return rate.at("hiredis_1_thread") / rate.at("syncguard_1_thread");
-              },
+          .figure = of("hiredis_1_thread", "syncguard_1_thread"),
           .limit = 1.10,
           .must_be = bar::direction::at_most,
           .unit = "x"},
          {.what = "redis: 64 threads beside the specification's scripts, pipelined 256 deep",
-          .figure =
-              [](const medians& rate) {
-                  return rate.at("syncguard_64_threads") / rate.at("hiredis_pipeline");
-              },
+          .figure = of("syncguard_64_threads", "hiredis_pipeline"),
           .limit = 1.5,
           .must_be = bar::direction::at_least,
           .unit = "x"},
          {.what = "redis: 64 threads beside redlock on Node at its best",
-          .figure =
-              [](const medians& rate) {
-                  return rate.at("syncguard_64_threads") / rate.at("redlock");
-              },
+          .figure = of("syncguard_64_threads", "redlock"),
           .limit = 2,
           .must_be = bar::direction::at_least,
           .unit = "x"},
          {.what = "redis: time of a pair among 1 000 000 live locks beside 1 000",
-          .figure =
-              [](const medians& ns) {
-                  return ns.at("syncguard_pair_among_1m") / ns.at("syncguard_pair");
-              },
+          .figure = of("syncguard_on_one_cpu", "syncguard_among_1m_locks"),
           .limit = 1.25,
           .must_be = bar::direction::at_most,
           .unit = "x"},
@@ -305,8 +289,7 @@ int main(int argc, char** argv) try {
           .figure = [](const medians& figures) { return figures.at("bytes_per_held_lease"); },
           .limit = 1000,
           .must_be = bar::direction::at_most,
-          .unit = "bytes"}},
-        measure_throughput_and_memory);
+          .unit = "bytes"}});
 } catch (const std::exception& failure) {
     std::fprintf(stderr, "redis_bench: %s\n", failure.what());
     return 1;

@@ -16,6 +16,10 @@ double median_of(std::vector<double> figures) {
 
 }  // namespace
 
+std::string ratio(const std::string& one, const std::string& other) {
+    return one + " / " + other;
+}
+
 medians take_turns(const std::vector<contestant>& contestants, int rounds,
                    const std::string& unit) {
     std::vector<std::vector<double>> figures(contestants.size());
@@ -34,6 +38,14 @@ medians take_turns(const std::vector<contestant>& contestants, int rounds,
         std::printf("%-42s %14.0f %14.0f %14.0f\n", contestants[i].name.c_str(), median, *least,
                     *most);
         result[contestants[i].name] = median;
+    }
+    for (std::size_t one = 0; one < contestants.size(); ++one) {
+        for (std::size_t other = 0; other < contestants.size(); ++other) {
+            std::vector<double> ratios;
+            for (std::size_t round = 0; round < figures[one].size(); ++round)
+                ratios.push_back(figures[one][round] / figures[other][round]);
+            result[ratio(contestants[one].name, contestants[other].name)] = median_of(ratios);
+        }
     }
     return result;
 }

@@ -15,8 +15,12 @@ struct contestant {
     std::function<double()> round;
 };
 
+/// What the figure of the one for another's is called.
+std::string ratio(const std::string& one, const std::string& other);
+
 /// Lets the contestants take turns, so that what disturbs the machine disturbs all. Prints a table,
-/// and returns the median of each.
+/// and returns the median of each, and for any two of them that of their ratios in the same round:
+/// a machine that is slow for some rounds is so for both.
 medians take_turns(const std::vector<contestant>& contestants, int rounds, const std::string& unit);
 
 }  // namespace syncguard::bench
