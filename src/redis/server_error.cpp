@@ -10,7 +10,7 @@ namespace {
 /// What users need that may do everything here and nothing more.
 constexpr std::string_view needed_permissions =
     "the user needs permission for the keys of this prefix and for EVAL, EVALSHA, TIME, GET, SET, "
-    "DEL, INCR and DECR";
+    "DEL, INCR and DECR, and for SELECT where the database is not 0";
 
 /// One kind of error reply.
 struct known_error {

@@ -256,6 +256,13 @@ TEST_F(forbidding_redis, without_any_of_them_nothing_is_locked_and_permissions_a
     }
 }
 
+TEST_F(forbidding_redis, the_right_to_choose_a_database_is_named) {
+    (void)open_as({"~syncguard:*", "+@all", "-select"});
+    const auto locks = open({.username = "worker", .password = password, .database = 3});
+    expect_mention(refusal(error_code::auth_failed, [&] { (void)locks.acquire(secret_key); }),
+                   "SELECT");
+}
+
 TEST_F(forbidding_redis, a_lock_that_may_not_be_read_or_removed_stays) {
     const auto id = take(open(), secret_key);
     for (const std::vector<std::string>& rights :
