@@ -253,7 +253,7 @@ medians measure_throughput_and_memory() {
 int main() try {
     using namespace syncguard::bench;
     const auto of = [](const char* one, const char* other) {
-        return [name = ratio(one, other)](const medians& figures) { return figures.at(name); };
+        return [name = ratio(one, other)](const medians& all) { return all.at(name); };
     };
     all_servers();
     medians figures = measure_on_one_cpu();
@@ -286,7 +286,7 @@ int main() try {
           .must_be = bar::direction::at_most,
           .unit = "x"},
          {.what = "redis: client memory of a held lease",
-          .figure = [](const medians& figures) { return figures.at("bytes_per_held_lease"); },
+          .figure = [](const medians& all) { return all.at("bytes_per_held_lease"); },
           .limit = 1000,
           .must_be = bar::direction::at_most,
           .unit = "bytes"}});
