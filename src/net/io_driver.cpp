@@ -182,6 +182,7 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
     while (true) {
         nudged_ = false;
         const auto wishes = whose_.step();
+        bool looks_out = false;
         {
             const std::lock_guard guard(mutex_);
             if (done()) return;
@@ -190,9 +191,12 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
                 continue;
             }
             wishes_ = wishes;
+            // Among many callers only where a look does without the loop and its costs.
+            const bool is_cheap = waiting_.empty() || whose_.socket_to_look_at() >= 0;
+            looks_out = wishes.answer_is_due && is_cheap;
         }
         const auto wake_at = std::min(wishes.at, wake_at_latest);
-        if (wishes.answer_is_due) {
+        if (looks_out) {
             look_out(wake_at);
         } else {
             run_loop_once(wake_at);
