@@ -19,28 +19,19 @@ namespace json = boost::json;
 
 namespace {
 
-/// Puts the input of one operation together: its kind, then all keys, then its arguments.
+/// Puts the input of one operation together: all keys, then its arguments.
 class input_builder {
   public:
-    explicit input_builder(std::string_view name, std::string_view shared = {}) {
+    explicit input_builder(const script_kind& kind, bool acquires = false)
+        : input_{.kind = kind, .acquires = acquires} {
         input_.bytes.reserve(usual_size);
-        resp::append_bulk(input_.bytes, name);
-        resp::append_bulk(input_.bytes, shared);
-        input_.end_of_kind = input_.end_of_keys = input_.bytes.size();
     }
-    input_builder(std::string_view name, milliseconds ttl)
-        : input_builder(name, std::to_string(ttl.count())) {}
 
     using parts = std::initializer_list<std::string_view>;
 
-    input_builder& acquires() {
-        input_.acquires = true;
-        return *this;
-    }
     input_builder& key(parts text) {
         resp::append_bulk(input_.bytes, text);
-        input_.end_of_keys = input_.bytes.size();
-        ++input_.key_count;
+        input_.ends_of_keys[input_.key_count++] = input_.bytes.size();
         return *this;
     }
     input_builder& argument(parts text) {
@@ -51,7 +42,7 @@ class input_builder {
     [[nodiscard]] script_input take() { return std::move(input_); }
 
   private:
-    static constexpr std::size_t usual_size = 256;
+    static constexpr std::size_t usual_size = 192;
 
     script_input input_;
 };
@@ -70,8 +61,7 @@ struct encoder {
     script_input operator()(const acquire_request& what) const {
         const std::string_view id = what.id.str();
         if (keys.has_plain_names(what.key) && is_plain(what.key)) {
-            return input_builder("acquire_plain", what.ttl)
-                .acquires()
+            return input_builder({.action = script_action::acquire_plain, .ttl = what.ttl}, true)
                 .key({keys.lock_prefix(), what.key})
                 .key({keys.index_prefix(), id})
                 .key({keys.fence_prefix(), what.key})
@@ -79,8 +69,7 @@ struct encoder {
         }
         const std::string lock_key = keys.lock_key(what.key);
         const std::string quoted = json::serialize(json::string_view(what.key));
-        return input_builder("acquire", what.ttl)
-            .acquires()
+        return input_builder({.action = script_action::acquire, .ttl = what.ttl}, true)
             .key({lock_key})
             .key({keys.index_prefix(), id})
             .key({keys.fence_key(lock_key)})
@@ -88,26 +77,36 @@ struct encoder {
             .take();
     }
     script_input operator()(const release_request& what) const {
-        return owned(what, input_builder(what.key.empty() ? "release" : "release_known"));
+        return owned(what, {.action = what.key.empty() ? script_action::release
+                                                       : script_action::release_known});
     }
     script_input operator()(const extend_request& what) const {
-        return owned(what, input_builder(what.key.empty() ? "extend" : "extend_known", what.ttl));
+        return owned(
+            what, {.action = what.key.empty() ? script_action::extend : script_action::extend_known,
+                   .ttl = what.ttl});
     }
     script_input operator()(const is_locked_request& what) const {
-        return input_builder("is_locked", cleanup ? keys.index_prefix() : std::string_view())
+        const std::string_view prefix = keys.index_prefix();
+        return input_builder(
+                   {.action = script_action::is_locked, .index_prefix = cleanup ? prefix : ""})
             .key({keys.lock_key(what.key)})
             .take();
     }
     script_input operator()(const key_lookup_request& what) const {
-        return input_builder("lookup_key").key({keys.lock_key(what.key)}).take();
+        return input_builder({.action = script_action::lookup_key})
+            .key({keys.lock_key(what.key)})
+            .take();
     }
     script_input operator()(const id_lookup_request& what) const {
-        return input_builder("lookup_id").key({keys.index_prefix(), what.id.str()}).take();
+        return input_builder({.action = script_action::lookup_id})
+            .key({keys.index_prefix(), what.id.str()})
+            .take();
     }
 
     /// What is done to a lock by its id: with its key where that is known.
     template <class Request>
-    script_input owned(const Request& what, input_builder input) const {
+    script_input owned(const Request& what, const script_kind& kind) const {
+        input_builder input(kind);
         if (what.key.empty()) {
             // The index leads there.
         } else if (keys.has_plain_names(what.key)) {

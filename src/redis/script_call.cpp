@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace syncguard::redis {
 
@@ -12,12 +13,41 @@ namespace {
 
 using inputs = std::span<const script_input* const>;
 
-/// Those at the beginning that are of the same kind as the first.
-inputs first_group(inputs operations) {
-    const auto kind = operations.front()->kind();
-    const auto end = std::find_if(operations.begin(), operations.end(),
-                                  [&](const auto* each) { return each->kind() != kind; });
-    return {operations.begin(), end};
+std::string_view name_of(script_action action) {
+    switch (action) {
+        case script_action::acquire:
+            return "acquire";
+        case script_action::acquire_plain:
+            return "acquire_plain";
+        case script_action::release:
+            return "release";
+        case script_action::release_known:
+            return "release_known";
+        case script_action::extend:
+            return "extend";
+        case script_action::extend_known:
+            return "extend_known";
+        case script_action::is_locked:
+            return "is_locked";
+        case script_action::lookup_key:
+            return "lookup_key";
+        case script_action::lookup_id:
+            return "lookup_id";
+    }
+    return {};
+}
+
+/// Neighbours of the same kind.
+std::vector<inputs> groups_of(inputs operations) {
+    std::vector<inputs> groups;
+    for (auto begin = operations.begin(); begin != operations.end();) {
+        const auto& kind = (*begin)->kind;
+        const auto end = std::find_if(begin, operations.end(),
+                                      [&](const auto* each) { return each->kind != kind; });
+        groups.emplace_back(begin, end);
+        begin = end;
+    }
+    return groups;
 }
 
 /// Name, what they share, and how many they are.
@@ -27,33 +57,40 @@ constexpr std::size_t arguments_of_a_group = 3;
 
 bool comes_before(const script_input& one, const script_input& other) noexcept {
     if (one.acquires != other.acquires) return other.acquires;
-    return one.acquires && one.kind() < other.kind();
+    return one.acquires && one.kind < other.kind;
 }
 
 void append_call(std::string& out, inputs operations, bool script_is_known) {
+    const auto groups = groups_of(operations);
     std::size_t keys = 0;
-    std::size_t arguments = 0;
+    std::size_t arguments = groups.size() * arguments_of_a_group;
     for (const auto* each : operations) {
         keys += each->key_count;
         arguments += each->argument_count;
     }
-    for (auto rest = operations; !rest.empty(); rest = rest.subspan(first_group(rest).size()))
-        arguments += arguments_of_a_group;
 
     const auto& script = lock_script();
     resp::append_command_header(out, 3 + keys + arguments);
     resp::append_bulk(out, script_is_known ? "EVALSHA" : "EVAL");
     resp::append_bulk(out, script_is_known ? script.sha1 : script.text);
     resp::append_bulk(out, static_cast<std::int64_t>(keys));
-    for (const auto* each : operations)
-        out += each->keys();
-    for (auto rest = operations; !rest.empty();) {
-        const auto group = first_group(rest);
-        out += group.front()->kind();
+    for (const auto& group : groups) {
+        for (std::size_t number = 0; number < group.front()->key_count; ++number) {
+            for (const auto* each : group)
+                out += each->key(number);
+        }
+    }
+    for (const auto& group : groups) {
+        const auto& kind = group.front()->kind;
+        resp::append_bulk(out, name_of(kind.action));
+        if (kind.ttl) {
+            resp::append_bulk(out, std::int64_t{kind.ttl->count()});
+        } else {
+            resp::append_bulk(out, kind.index_prefix);
+        }
         resp::append_bulk(out, static_cast<std::int64_t>(group.size()));
         for (const auto* each : group)
             out += each->arguments();
-        rest = rest.subspan(group.size());
     }
 }
 

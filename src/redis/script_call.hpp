@@ -5,31 +5,62 @@
 
 #include <syncguard/time.hpp>
 
+#include <array>
+#include <compare>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace syncguard::redis {
 
-/// What one operation adds to a call of the script, encoded.
-struct script_input {
-    std::string bytes;  ///< First its kind, then the keys, then the arguments of its own.
-    std::size_t end_of_kind = 0;
-    std::size_t end_of_keys = 0;
-    std::size_t key_count = 0;
-    std::size_t argument_count = 0;  ///< Of its own.
-    bool acquires = false;
+/// What the script can do, under the same names there.
+enum class script_action : std::uint8_t {
+    acquire,
+    acquire_plain,
+    release,
+    release_known,
+    extend,
+    extend_known,
+    is_locked,
+    lookup_key,
+    lookup_id,
+};
 
-    /// Its name, and what it may share with others: those with the same go as a group.
-    [[nodiscard]] std::string_view kind() const noexcept {
-        return std::string_view(bytes).substr(0, end_of_kind);
-    }
-    [[nodiscard]] std::string_view keys() const noexcept {
-        return std::string_view(bytes).substr(end_of_kind, end_of_keys - end_of_kind);
+/// What operations have in common that go as a group.
+struct script_kind {
+    script_action action;
+    std::optional<milliseconds> ttl{};
+    std::string_view index_prefix{};  ///< The key space's.
+
+    friend auto operator<=>(const script_kind&, const script_kind&) noexcept = default;
+};
+
+/// What one operation adds to a call of the script.
+struct script_input {
+    static constexpr std::size_t most_keys = 3;
+
+    script_kind kind;
+    bool acquires = false;
+    std::string bytes{};  ///< Encoded: first the keys, then the arguments of its own.
+    std::array<std::size_t, most_keys> ends_of_keys{};
+    std::size_t key_count = 0;
+    std::size_t argument_count = 0;
+
+    [[nodiscard]] std::string_view key(std::size_t number) const noexcept {
+        const std::size_t begin = end_of_keys(number);
+        return std::string_view(bytes).substr(begin, ends_of_keys[number] - begin);
     }
     [[nodiscard]] std::string_view arguments() const noexcept {
-        return std::string_view(bytes).substr(end_of_keys);
+        return std::string_view(bytes).substr(end_of_keys(key_count));
+    }
+
+  private:
+    /// Of the first `count` ones.
+    [[nodiscard]] std::size_t end_of_keys(std::size_t count) const noexcept {
+        return count == 0 ? 0 : ends_of_keys[count - 1];
     }
 };
 

@@ -240,6 +240,25 @@ TEST_F(forbidding_redis, the_rights_that_messages_ask_for_suffice) {
     }
 }
 
+TEST_F(forbidding_redis, those_rights_suffice_for_operations_that_travel_together) {
+    const auto locks = open_as(
+        {"~syncguard:*", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+incr", "+decr"});
+    (void)locks.is_locked("k");
+    server_.pause();
+    std::vector<std::future<void>> calls;
+    for (int i = 0; i < 20; ++i) {
+        calls.push_back(std::async(std::launch::async, [&, i] {
+            auto lease = locks.acquire("k" + std::to_string(i));
+            ASSERT_TRUE(lease);
+            EXPECT_TRUE(lease->release().ok);
+        }));
+    }
+    server_.resume();
+    for (auto& each : calls)
+        each.get();
+    EXPECT_EQ(contents_of(server_).size(), 20U) << "only the counters are left";
+}
+
 TEST_F(forbidding_redis, without_any_of_them_nothing_is_locked_and_permissions_are_named) {
     for (const std::string missing :
          {"-eval", "-evalsha", "-time", "-get", "-set", "-incr", "~other:*"}) {

@@ -87,8 +87,8 @@ TEST(calls_of_the_lock_script, acquisitions_come_last_and_by_kind_and_all_else_a
     const words expected{"EVALSHA", sha1, "14",
                          // the keys
                          "app:b", index_key, "app:e", "app:f", index_key,  //
-                         "app:a", index_key, "app:fence:app:a",            //
-                         "app:d", index_key, "app:fence:app:d",            //
+                         "app:a", "app:d", index_key, index_key,           //
+                         "app:fence:app:a", "app:fence:app:d",             //
                          "app:c", index_key, "app:fence:app:c",
                          // the groups
                          "release_known", "", "1", "is_locked", "app:id:", "1", "release_known", "",

@@ -173,40 +173,136 @@ TEST_F(lock_script_in_redis, operations_of_one_call_see_each_others_effects_in_t
     EXPECT_EQ(command({"GET", "syncguard:fence:syncguard:contended"}).text, "1");
 }
 
-TEST_F(lock_script_in_redis, operations_of_one_call_fail_each_for_itself) {
-    const std::string text(redis::lock_script().text);
-    const auto lock = [](const std::string& key) { return "syncguard:" + key; };
-    const auto index = [](char letter) { return "syncguard:id:" + std::string(22, letter); };
-    const auto fence = [](const std::string& key) { return "syncguard:fence:syncguard:" + key; };
+/// Calls the script by hand, and knows the names of what is stored.
+class call_of_the_lock_script : public lock_script_in_redis {
+  protected:
+    using words = std::vector<std::string>;
+
+    static std::string lock(const std::string& key) { return "syncguard:" + key; }
+    static std::string index(char letter) { return "syncguard:id:" + std::string(22, letter); }
+    static std::string fence(const std::string& key) { return "syncguard:fence:syncguard:" + key; }
+
+    /// What the script says of each operation: a number, or the first word of an error.
+    words call(const words& keys, const words& arguments) {
+        words command_words{"EVAL", std::string(redis::lock_script().text),
+                            std::to_string(keys.size())};
+        command_words.insert(command_words.end(), keys.begin(), keys.end());
+        command_words.insert(command_words.end(), arguments.begin(), arguments.end());
+        const auto reply = command(command_words);
+        words told;
+        for (const auto& each : reply.list)
+            told.push_back(each.is_error ? each.text.substr(0, each.text.find(' '))
+                                         : std::to_string(each.integer));
+        EXPECT_FALSE(told.empty()) << reply.text;
+        if (!told.empty()) told.erase(told.begin());  // the time
+        return told;
+    }
+    words acquire(const words& keys, const std::string& letters) {
+        words stored;
+        for (const auto& key : keys)
+            stored.push_back(lock(key));
+        for (const char letter : letters)
+            stored.push_back(index(letter));
+        for (const auto& key : keys)
+            stored.push_back(fence(key));
+        return call(stored, {"acquire_plain", "30000", std::to_string(keys.size())});
+    }
+    words release(const words& keys, const std::string& letters) {
+        words stored;
+        for (const auto& key : keys)
+            stored.push_back(lock(key));
+        for (const char letter : letters)
+            stored.push_back(index(letter));
+        return call(stored, {"release_known", "", std::to_string(keys.size())});
+    }
+};
+
+TEST_F(call_of_the_lock_script, operations_fail_each_for_itself) {
     command({"RPUSH", lock("list"), "x"});
     command({"SET", fence("end"), "900000000000000"});
     command({"SET", lock("foreign"), "x"});
     const auto granted = take(locks_, "held");
     const std::string held_index = "syncguard:id:" + granted.to_string();
 
-    const auto reply = command({"EVAL",          text,         "22",  //
-                                lock("foreign"), index('F'),   lock("held"),
-                                held_index,      lock("held"), held_index,  //
-                                lock("list"),    index('A'),   fence("list"),
-                                lock("end"),     index('B'),   fence("end"),  //
-                                lock("held"),    index('C'),   fence("held"),
-                                lock("held"),    index('D'),   fence("held"),  //
-                                lock("free"),    index('E'),   fence("free"),
-                                lock("free"),  //
-                                "release_known", "",           "3",
-                                "acquire_plain", "30000",      "5",
-                                "is_locked",     "",           "1"});
-    std::vector<std::string> told;
-    for (const auto& each : reply.list)
-        told.push_back(each.is_error ? each.text.substr(0, each.text.find(' '))
-                                     : std::to_string(each.integer));
-    ASSERT_EQ(told.size(), 10U);
-    told.erase(told.begin());  // the time
+    auto told = call(
+        {lock("foreign"), lock("held"), lock("held"),                                //
+         index('F'),      held_index,   held_index,                                  //
+         lock("list"),    lock("end"),  lock("held"),  lock("held"),  lock("free"),  //
+         index('A'),      index('B'),   index('C'),    index('D'),    index('E'),    //
+         fence("list"),   fence("end"), fence("held"), fence("held"), fence("free"), lock("free")},
+        {"release_known", "", "3", "acquire_plain", "30000", "5", "is_locked", "", "1"});
+    ASSERT_EQ(told.size(), 9U);
     told[6] = told[6].substr(0, 1);
-    EXPECT_EQ(told, (std::vector<std::string>{"FOREIGNVALUE", "1", "-1", "WRONGTYPE", "FENCEEND",
-                                              "2", "-", "1", "1"}));
+    EXPECT_EQ(told,
+              (words{"FOREIGNVALUE", "1", "-1", "WRONGTYPE", "FENCEEND", "2", "-", "1", "1"}));
     EXPECT_EQ(command({"GET", fence("end")}).text, "900000000000000");
     EXPECT_EQ(command({"GET", index('C')}).text, lock("held"));
+}
+
+TEST_F(call_of_the_lock_script, acquisitions_of_free_keys_ask_once_whether_they_are) {
+    monitor watch(server_);
+    EXPECT_EQ(acquire({"a", "b", "c"}, "ABC"), (words{"1", "1", "1"}));
+    const auto seen = checked(watch.executed());
+    EXPECT_EQ(seen.commands, (names{"TIME", "EXISTS", "INCR", "SET"}));
+    EXPECT_EQ(command({"GET", index('B')}).text, lock("b"));
+}
+
+TEST_F(call_of_the_lock_script, of_acquisitions_of_a_free_key_the_first_one_gets_it) {
+    auto told = acquire({"a", "b", "a", "c", "a"}, "ABCDE");
+    ASSERT_EQ(told.size(), 5U);
+    for (const std::size_t loser : {2U, 4U})
+        told[loser] = told[loser].substr(0, 1);
+    EXPECT_EQ(told, (words{"1", "1", "-", "1", "-"}));
+    EXPECT_EQ(command({"GET", index('A')}).text, lock("a"));
+    EXPECT_EQ(command({"EXISTS", index('C'), index('E')}).integer, 0);
+    EXPECT_EQ(command({"GET", fence("a")}).text, "1");
+    EXPECT_NE(command({"GET", lock("a")}).text.find(std::string(22, 'A')), std::string::npos);
+}
+
+TEST_F(call_of_the_lock_script, releases_of_own_locks_are_made_by_one_command) {
+    acquire({"a", "b", "c"}, "ABC");
+    monitor watch(server_);
+    EXPECT_EQ(release({"a", "b", "c"}, "ABC"), (words{"1", "1", "1"}));
+    const auto seen = checked(watch.executed());
+    EXPECT_EQ(seen.commands, (names{"TIME", "MGET", "DEL"}));
+    EXPECT_EQ(contents().size(), 3U) << "only the counters are left";
+}
+
+TEST_F(call_of_the_lock_script, of_releases_of_one_lock_the_first_one_releases_it) {
+    acquire({"a", "b"}, "AB");
+    EXPECT_EQ(release({"a", "b", "a"}, "ABA"), (words{"1", "1", "-1"}));
+    EXPECT_EQ(contents().size(), 2U) << "only the counters are left";
+}
+
+TEST_F(call_of_the_lock_script, a_release_among_others_needs_no_index) {
+    acquire({"a", "b"}, "AB");
+    command({"DEL", index('A')});
+    EXPECT_EQ(release({"a", "b"}, "AB"), (words{"1", "1"}));
+    EXPECT_EQ(contents().size(), 2U) << "only the counters are left";
+}
+
+TEST_F(call_of_the_lock_script,
+       a_release_that_finds_anothers_lock_leaves_it_and_lets_the_others_be) {
+    acquire({"a", "b", "c"}, "ABC");
+    command({"RPUSH", lock("list"), "x"});
+    EXPECT_EQ(release({"a", "b", "list", "c", "gone"}, "AXLCG"),
+              (words{"1", "-1", "WRONGTYPE", "1", "-1"}));
+    EXPECT_EQ(command({"GET", index('B')}).text, lock("b"));
+    EXPECT_NE(command({"GET", lock("b")}).text.find(std::string(22, 'B')), std::string::npos);
+    EXPECT_EQ(command({"EXISTS", lock("a"), lock("c"), index('A'), index('C')}).integer, 0);
+    EXPECT_EQ(command({"LLEN", lock("list")}).integer, 1);
+}
+
+TEST_F(call_of_the_lock_script, locks_of_other_writers_are_released_together_with_own_ones) {
+    acquire({"a"}, "A");
+    const auto ends = std::chrono::duration_cast<milliseconds>(
+        (server_.now() + std::chrono::minutes(1)).time_since_epoch());
+    command({"SET", lock("peer"),
+             R"({"fence":"000000000000001","key":"peer","acquiredAtMs":1,"expiresAtMs":)" +
+                 std::to_string(ends.count()) + R"(,"lockId":")" + std::string(22, 'P') + "\"}"});
+    command({"SET", index('P'), lock("peer")});
+    EXPECT_EQ(release({"a", "peer"}, "AP"), (words{"1", "1"}));
+    EXPECT_EQ(command({"EXISTS", lock("a"), lock("peer"), index('A'), index('P')}).integer, 0);
 }
 
 TEST_F(lock_script_in_redis, it_is_sent_once_and_again_when_the_server_has_forgotten_it) {

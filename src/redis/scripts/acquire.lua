@@ -13,8 +13,12 @@ local longest_wait_ms = 100000000000
 -- What stands between id and key in locks of the last TTL. Most locks of a call have the same.
 local times, ttl_of_times
 
+-- Whether nothing was stored under any lock key of the group under way when it began. Asked once for
+-- all of them: to ask for each costs as much as to write a lock.
+local all_were_free = false
+
 local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
-  local stored = call('GET', lock_key)
+  local stored = not all_were_free and call('GET', lock_key)
   if stored then
     local read = on_demand()
     local _, expires_at_ms = read.owner_and_expiry(stored)
@@ -30,8 +34,16 @@ local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
     times = format('","expiresAtMs":%d,"acquiredAtMs":%d,"key":"', now_ms + ttl_ms, now_ms)
     ttl_of_times = ttl_ms
   end
-  call('SET', lock_key, '{"lockId":"' .. sub(index_key, -22) .. times .. json_key
-    .. format('","fence":"%015d"}', fence), 'PX', ttl_ms)
+  local lock = '{"lockId":"' .. sub(index_key, -22) .. times .. json_key
+    .. format('","fence":"%015d"}', fence)
+  if not all_were_free then
+    call('SET', lock_key, lock, 'PX', ttl_ms)
+  elseif not call('SET', lock_key, lock, 'PX', ttl_ms, 'NX') then
+    -- Another operation of the group was for the same key, and has it.
+    redis.pcall('DECR', fence_key)
+    all_were_free = false
+    return acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
+  end
   call('SET', index_key, lock_key, 'PX', ttl_ms)
   return fence
 end

@@ -1,65 +1,79 @@
--- Performs one operation after another. Those of the same kind come in groups: in ARGV the name of
--- the kind, what all of the group share ('' if nothing), and how many they are; then, as in KEYS,
--- what each takes for itself, in their order. The reply is a list: the server's time in ms, which
--- granted locks and extensions count from, then one element for each operation. Numbers, because
--- they cost the least to make into a reply. An operation that fails does not disturb the others.
+-- Performs one operation after another. Those of the same kind come in groups. In ARGV a group has the
+-- name of the kind, what all of the group share ('' if nothing), how many they are, and what each
+-- takes for itself, in their order; in KEYS the first key of each, then the second of each, and so
+-- on. The reply is a list: the server's time in ms, which granted locks and extensions count from,
+-- then one element for each operation. Numbers, because they cost the least to make into a reply. An
+-- operation that fails does not disturb the others.
 
 local keys, arguments = KEYS, ARGV
 local replies = {now_ms}
--- How far we are. An operation counts from its beginning, so that the next one is found also if it
--- fails.
-local count, k, a = 1, 0, 0
+-- The group under way, and how far we are. An operation counts from its beginning, so that the next
+-- one is found also if it fails.
 local name, shared
-local left_of_group = 0
+local size, keys_of_each, done = 0, 0, 0
+local k, a, count = 0, 0, 1
+
+local function begin_group()
+  k = k + size * keys_of_each
+  name, shared, size, done = arguments[a + 1], arguments[a + 2], arguments[a + 3] + 0, 0
+  a = a + 3
+  if name == 'acquire_plain' or name == 'acquire' then
+    keys_of_each = 3
+    -- Without the right to ask, all go by themselves.
+    all_were_free = size > 1 and redis.pcall('EXISTS', unpack(keys, k + 1, k + size)) == 0
+  elseif name == 'release_known' then
+    keys_of_each = 2
+    if size > 1 and release_together(size, k, replies, count) then
+      done, count = size, count + size
+    end
+  elseif name == 'extend_known' then
+    keys_of_each = 2
+  else
+    keys_of_each = 1
+  end
+end
 
 local function perform_those_left()
   local last = #arguments
   while true do
-    if left_of_group == 0 then
+    if done == size then
       if a >= last then return end
-      name, shared, left_of_group = arguments[a + 1], arguments[a + 2], arguments[a + 3] + 0
-      a = a + 3
-    end
-    left_of_group = left_of_group - 1
-    count = count + 1
-    if name == 'acquire_plain' then
-      k = k + 3
-      local lock_key, index_key = keys[k - 2], keys[k - 1]
-      -- Behind the prefix, an index key has "id:" and the lock id: 25 characters.
-      local key = sub(lock_key, #index_key - 24)
-      replies[count] = acquire(lock_key, index_key, keys[k], shared, key)
-    elseif name == 'release_known' then
-      k = k + 2
-      replies[count] = release(keys[k - 1], keys[k])
-    elseif name == 'acquire' then
-      k, a = k + 3, a + 1
-      replies[count] = acquire(keys[k - 2], keys[k - 1], keys[k], shared, arguments[a])
-    elseif name == 'extend_known' then
-      k = k + 2
-      replies[count] = on_demand().extend(keys[k - 1], keys[k], shared)
-    elseif name == 'release' then
-      k = k + 1
-      replies[count] = release(nil, keys[k])
-    elseif name == 'extend' then
-      k = k + 1
-      replies[count] = on_demand().extend(nil, keys[k], shared)
-    elseif name == 'is_locked' then
-      k = k + 1
-      replies[count] = on_demand().is_locked(keys[k], shared)
-    elseif name == 'lookup_key' then
-      k = k + 1
-      replies[count] = on_demand().lookup_key(keys[k])
-    elseif name == 'lookup_id' then
-      k = k + 1
-      replies[count] = on_demand().lookup_id(keys[k])
+      begin_group()
     else
-      a, left_of_group = last, 0
-      replies = redis.error_reply('ERR unknown operation')
+      done, count = done + 1, count + 1
+      local key = keys[k + done]
+      if name == 'acquire_plain' then
+        local index_key = keys[k + size + done]
+        -- Behind the prefix, an index key has "id:" and the lock id: 25 characters.
+        replies[count] = acquire(key, index_key, keys[k + 2 * size + done], shared,
+          sub(key, #index_key - 24))
+      elseif name == 'release_known' then
+        replies[count] = release(key, keys[k + size + done])
+      elseif name == 'acquire' then
+        a = a + 1
+        replies[count] = acquire(key, keys[k + size + done], keys[k + 2 * size + done], shared,
+          arguments[a])
+      elseif name == 'extend_known' then
+        replies[count] = on_demand().extend(key, keys[k + size + done], shared)
+      elseif name == 'release' then
+        replies[count] = release(nil, key)
+      elseif name == 'extend' then
+        replies[count] = on_demand().extend(nil, key, shared)
+      elseif name == 'is_locked' then
+        replies[count] = on_demand().is_locked(key, shared)
+      elseif name == 'lookup_key' then
+        replies[count] = on_demand().lookup_key(key)
+      elseif name == 'lookup_id' then
+        replies[count] = on_demand().lookup_id(key)
+      else
+        a, done = last, size
+        replies = redis.error_reply('ERR unknown operation')
+      end
     end
   end
 end
 
-while left_of_group > 0 or a < #arguments do
+while done < size or a < #arguments do
   local succeeded, why = pcall(perform_those_left)
   if not succeeded then
     replies[count] = {err = type(why) == 'table' and why.err or tostring(why)}

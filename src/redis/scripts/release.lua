@@ -11,3 +11,21 @@ local function release(known_lock_key, index_key)
   if found == 1 then call('DEL', lock_key, index_key) end
   return found
 end
+
+-- Releases all of a group whose lock and index keys these are, and says so in the replies. Returns
+-- false, having done nothing, where that is not so simple: each then goes by itself. Where the user
+-- may not use MGET, it never is.
+local function release_together(size, lock_keys_after, replies, replies_after)
+  local keys, index_keys_after = KEYS, lock_keys_after + size
+  local stored = redis.pcall('MGET', unpack(keys, lock_keys_after + 1, index_keys_after))
+  for i = 1, size do
+    if not is_at_a_glance(stored[i], keys[index_keys_after + i]) then return false end
+  end
+  local removed = redis.pcall('DEL', unpack(keys, lock_keys_after + 1, index_keys_after + size))
+  if type(removed) ~= 'number' then return false end
+  for i = 1, size do replies[replies_after + i] = 1 end
+  if removed < 2 * size then
+    on_demand().refuse_repeated_releases(size, index_keys_after, replies, replies_after)
+  end
+  return true
+end

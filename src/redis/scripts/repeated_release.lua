@@ -1,0 +1,11 @@
+-- What becomes of operations of one group that were to release the same lock.
+
+-- Only the first has released it.
+local function refuse_repeated_releases(size, index_keys_after, replies, replies_after)
+  local released = {}
+  for i = 1, size do
+    local index_key = KEYS[index_keys_after + i]
+    if released[index_key] then replies[replies_after + i] = -1 end
+    released[index_key] = true
+  end
+end
