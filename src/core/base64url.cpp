@@ -40,9 +40,4 @@ std::string base64url_text(std::string_view bytes) {
     return text;
 }
 
-bool is_base64url(char c) noexcept {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_';
-}
-
 }  // namespace syncguard

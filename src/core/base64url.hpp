@@ -17,6 +17,9 @@ namespace syncguard {
 [[nodiscard]] std::string base64url_text(std::string_view bytes);
 
 /// Whether `c` is one of the 64 characters.
-[[nodiscard]] bool is_base64url(char c) noexcept;
+[[nodiscard]] constexpr bool is_base64url(char c) noexcept {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+}
 
 }  // namespace syncguard

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <string>
 
 namespace syncguard::redis::resp {
@@ -129,6 +130,9 @@ void reader::begin_message() {
 
 reader::progress reader::take_token() {
     if (bulk_) return take_bulk(*bulk_);
+    if (const auto number = take_small_integer()) {
+        return add({.type = kind::integer, .integer = *number});
+    }
     const std::size_t start = cursor_;
     const auto found = take_line();
     if (!found) return progress::starved;
@@ -168,6 +172,25 @@ reader::progress reader::take_token() {
         default:  // '|', the only one left of the known types
             return begin_attribute(text);
     }
+}
+
+/// Most of what comes: an integer without a sign that is all here and cannot overflow. The cursor
+/// moves on. Whatever else may be there takes the long way, which knows all the rules.
+std::optional<std::int64_t> reader::take_small_integer() {
+    constexpr std::size_t most_digits = std::numeric_limits<std::int64_t>::digits10;
+    const std::string_view rest = bytes_.unread().substr(cursor_);
+    if (!rest.starts_with(':')) return std::nullopt;
+    std::int64_t number = 0;
+    std::size_t end = 1;
+    for (; end < rest.size() && end <= most_digits && is_digit(rest[end]); ++end)
+        number = 10 * number + (rest[end] - '0');
+    const bool is_whole = end > 1 && rest.substr(end).starts_with(line_end);
+    const bool is_allowed =
+        end <= limits_.line_bytes && cursor_ + end + line_end.size() <= limits_.message_bytes;
+    if (!is_whole || !is_allowed) return std::nullopt;
+    cursor_ += end + line_end.size();
+    searched_ = 0;
+    return number;
 }
 
 /// The line at the cursor without its type and its end, if it is all here; the cursor moves on.

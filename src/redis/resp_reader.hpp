@@ -83,6 +83,7 @@ class reader {
     void begin_message();
     [[nodiscard]] std::optional<value> parse();
     [[nodiscard]] progress take_token();
+    [[nodiscard]] std::optional<std::int64_t> take_small_integer();
     [[nodiscard]] std::optional<line> take_line();
     [[nodiscard]] progress take_bulk(const announced_bulk& bulk);
     [[nodiscard]] progress begin_bulk(kind type, std::string_view header);

@@ -1,6 +1,5 @@
 #include "resp_writer.hpp"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -15,24 +14,10 @@ constexpr std::string_view end_of_line = "\r\n";
 template <class Number>
 constexpr std::size_t longest = std::numeric_limits<Number>::digits10 + 2;
 
-/// The line that tells how long something is, without its end.
-class length_line {
-  public:
-    length_line(char type, std::size_t length) {
-        text_[0] = type;
-        end_ = std::to_chars(text_.data() + 1, text_.data() + text_.size(), length).ptr;
-    }
-    [[nodiscard]] std::string_view text() const noexcept { return {text_.data(), end_}; }
-
-  private:
-    std::array<char, 1 + longest<std::size_t>> text_;  // NOLINT(*-member-init): written at once
-    const char* end_;
-};
-
 }  // namespace
 
 void append_command_header(std::string& out, std::size_t parts) {
-    out.append(length_line('*', parts).text()).append(end_of_line);
+    out.append("*").append(std::to_string(parts)).append(end_of_line);
 }
 
 void append_bulk(std::string& out, std::string_view text) {
@@ -43,16 +28,20 @@ void append_bulk(std::string& out, std::initializer_list<std::string_view> parts
     std::size_t size = 0;
     for (const auto& each : parts)
         size += each.size();
-    const length_line line('$', size);
     const std::size_t before = out.size();
-    out.resize(before + line.text().size() + size + 2 * end_of_line.size());
+    out.resize(before + 1 + longest<std::size_t> + size + 2 * end_of_line.size());
     char* end = out.data() + before;
-    const auto add = [&](std::string_view text) { end = std::copy(text.begin(), text.end(), end); };
-    add(line.text());
-    add(end_of_line);
+    const auto add_end_of_line = [&] {
+        for (const char c : end_of_line)
+            *end++ = c;
+    };
+    *end++ = '$';
+    end = std::to_chars(end, end + longest<std::size_t>, size).ptr;
+    add_end_of_line();
     for (const auto& each : parts)
-        add(each);
-    add(end_of_line);
+        end += each.copy(end, each.size());
+    add_end_of_line();
+    out.resize(static_cast<std::size_t>(end - out.data()));
 }
 
 void append_bulk(std::string& out, std::int64_t number) {
