@@ -22,7 +22,7 @@ namespace syncguard::bench {
 namespace {
 
 /// As many as the engine has under way.
-constexpr std::size_t most_calls = 4;
+constexpr std::size_t most_calls = 3;
 
 /// Nobody could answer for a lock that was not granted: the race has no result then.
 [[noreturn]] void give_up(const char* why) {

@@ -37,6 +37,8 @@ class dormitory {
             beds_[which.room] |= which.bed;
         }
 
+        [[nodiscard]] bool empty() const noexcept { return rooms_ == 0; }
+
       private:
         friend class dormitory;
         std::uint64_t rooms_ = 0;

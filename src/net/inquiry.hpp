@@ -33,6 +33,9 @@ class inquiry {
         return std::move(answer);
     }
 
+    /// Whether to tell is to call a completion, once.
+    [[nodiscard]] bool calls_back() const noexcept { return static_cast<bool>(done_); }
+
     /// Tells who asked. True if nobody did wait, and something was acquired for nobody.
     [[nodiscard]] bool announce() noexcept {
         if (!done_) return abandon();

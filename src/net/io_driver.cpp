@@ -35,35 +35,49 @@ io_driver::io_driver(driven& whose)
 
 void io_driver::perform(const std::shared_ptr<task>& what) {
     std::unique_lock guard(mutex_);
-    hand_in(what);
     if (driving_ == std::this_thread::get_id()) {
         // A handler of this very thread waits for something.
+        hand_in(what);
         guard.unlock();
-        drive_until_finished(*what);
+        drive_until_finished(*what, help::refused);
         return;
     }
-    if (!has_driver_ || vacant_) {
+    const bool has_to_drive = !has_driver_ || vacant_;
+    std::unique_lock wheel(wheel_, std::defer_lock);
+    if (!has_to_drive && is_worth_a_step(*what) && !wheel.try_lock()) demand_attention();
+    hand_in(what);
+    if (has_to_drive) {
         has_driver_ = true;
         drive_for(guard, *what);
         return;
     }
-    what->place_ = dormitory_.assign();
-    waiting_.push_back(*what);
-    guard.unlock();
-
-    while (true) {
-        const auto seen = dormitory_.time_in(what->place_);
+    if (wheel) {
+        step_for_driver(guard);
+        wheel.unlock();
         if (what->finished_) return;
+    }
+    wait_in_line(guard, *what);
+    if (!what->finished_) drive_for(guard, *what);
+}
+
+/// Returns when the task has finished, or when this thread has to drive; then with the lock held,
+/// as before.
+void io_driver::wait_in_line(std::unique_lock<std::mutex>& guard, task& what) {
+    what.place_ = dormitory_.assign();
+    waiting_.push_back(what);
+    guard.unlock();
+    while (true) {
+        const auto seen = dormitory_.time_in(what.place_);
+        if (what.finished_) return;
         if (vacant_) {
             guard.lock();
-            if (vacant_ && !what->finished_) {
-                waiting_.erase(waiting_.iterator_to(*what));
-                drive_for(guard, *what);
+            if (vacant_ && !what.finished_) {
+                waiting_.erase(waiting_.iterator_to(what));
                 return;
             }
             guard.unlock();
         } else {
-            dormitory_.sleep(what->place_, seen);
+            dormitory_.sleep(what.place_, seen);
         }
     }
 }
@@ -72,6 +86,7 @@ void io_driver::start(const std::shared_ptr<task>& what) {
     const std::lock_guard guard(mutex_);
     // Also where somebody drives: whoever leaves must find a thread to pass the work on to.
     start_thread();
+    if (is_worth_a_step(*what)) demand_attention();
     hand_in(what);
     if (has_driver_) return;
     has_driver_ = true;
@@ -79,9 +94,13 @@ void io_driver::start(const std::shared_ptr<task>& what) {
     thread_changed_.notify_one();
 }
 
+/// With the lock held.
+bool io_driver::is_worth_a_step(const task& what) const {
+    return handed_in_.size() + 1 >= wishes_.tasks || what.deadline_ < wishes_.at;
+}
+
 /// With the lock held. If it throws, nothing was handed in.
 void io_driver::hand_in(const std::shared_ptr<task>& what) {
-    if (handed_in_.size() + 1 >= wishes_.tasks || what->deadline_ < wishes_.at) demand_attention();
     handed_in_.push_back(what);
     first_deadline_ = std::min(first_deadline_, what->deadline_);
     what->handed_in_ = true;
@@ -112,12 +131,16 @@ void io_driver::take_tasks(std::vector<std::shared_ptr<task>>& into) {
     first_deadline_ = task::time_point::max();
 }
 
-/// With the lock held.
-void io_driver::mark_finished(task& what, dormitory::wake_list& sleepers) {
+/// With the lock held. Whether a thread sleeps for it.
+bool io_driver::mark_finished(task& what) {
     what.finished_ = true;
-    if (!what.is_linked()) return;
+    if (!what.is_linked()) {
+        finished_others_ = true;
+        return false;
+    }
     waiting_.erase(waiting_.iterator_to(what));
-    sleepers.add(what.place_);
+    finished_sleepers_.add(what.place_);
+    return true;
 }
 
 void io_driver::end() {
@@ -131,29 +154,31 @@ void io_driver::end() {
     thread_.end();
 }
 
-/// The calling thread becomes the driver until `what` has finished. With the lock held.
+/// The calling thread becomes the driver until `what` has finished. With the lock held, which it
+/// gives back.
 void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what) {
     vacant_ = false;
     driving_ = std::this_thread::get_id();
     guard.unlock();
+    std::unique_lock wheel(wheel_);
     std::exception_ptr failure;
     try {
-        drive_until_finished(what);
+        drive_until_finished(what, help::welcome);
     } catch (...) {
         failure = std::current_exception();
     }
     guard.lock();
     driving_ = {};
-    pass_on();
+    pass_on(guard, wheel);
     if (failure) std::rethrow_exception(failure);
 }
 
 /// Where memory runs out, others may give some back in a moment: a task that would go on without
 /// its caller is not left alone for that before its deadline.
-void io_driver::drive_until_finished(const task& what) {
+void io_driver::drive_until_finished(const task& what, help by_others) {
     while (true) {
         try {
-            drive_until([&] { return what.finished_.load(); });
+            drive_until([&] { return what.finished_.load(); }, by_others);
             return;
         } catch (const std::bad_alloc&) {
             if (steady_clock::now() >= what.deadline_) throw;
@@ -167,11 +192,12 @@ bool io_driver::drive_if_mine(const std::function<bool()>& done, driven::time_po
         const std::lock_guard guard(mutex_);
         if (driving_ != std::this_thread::get_id()) return false;
     }
-    drive_until([&] { return done() || steady_clock::now() >= until; }, until);
+    drive_until([&] { return done() || steady_clock::now() >= until; }, help::refused, until);
     return true;
 }
 
-void io_driver::drive_until(const std::function<bool()>& done, driven::time_point wake_at_latest) {
+void io_driver::drive_until(const std::function<bool()>& done, help by_others,
+                            driven::time_point wake_at_latest) {
     // What came while nobody was there, such as the end of a connection, must be known before
     // anything is sent. Not without end: a peer that never stops talking must not stop us.
     if (steady_clock::now() - last_lookout_ > just_now) {
@@ -180,28 +206,81 @@ void io_driver::drive_until(const std::function<bool()>& done, driven::time_poin
         }
     }
     while (true) {
-        nudged_ = false;
-        const auto wishes = whose_.step();
+        step();
+        if (const auto sleepers = std::exchange(finished_sleepers_, {}); !sleepers.empty()) {
+            // They often run before this thread does, which has had its share of the CPU.
+            stand_aside(by_others, [&] { dormitory_.wake(sleepers); });
+        }
+        driven::wishes wishes;
         bool looks_out = false;
         {
             const std::lock_guard guard(mutex_);
             if (done()) return;
-            // Tasks that came during the step were measured by older wishes.
-            if (nudged_ || handed_in_.size() >= wishes.tasks || first_deadline_ < wishes.at) {
-                continue;
-            }
-            wishes_ = wishes;
+            if (has_to_step()) continue;
+            wishes = wishes_;
             // Among many callers only where a look does without the loop and its costs.
             const bool is_cheap = waiting_.empty() || whose_.socket_to_look_at() >= 0;
             looks_out = wishes.answer_is_due && is_cheap;
         }
         const auto wake_at = std::min(wishes.at, wake_at_latest);
         if (looks_out) {
-            look_out(wake_at);
+            look_out(wake_at, by_others);
         } else {
             run_loop_once(wake_at);
         }
     }
+}
+
+/// With the wheel in hand. Those whose task finished may be yet to be woken.
+void io_driver::step() {
+    nudged_ = false;
+    const auto wishes = whose_.step();
+    const std::lock_guard guard(mutex_);
+    wishes_ = wishes;
+}
+
+/// With the lock held. Tasks that came during a step were measured by older wishes.
+bool io_driver::has_to_step() const {
+    return nudged_ || handed_in_.size() >= wishes_.tasks || first_deadline_ < wishes_.at;
+}
+
+/// Does what the driver would do now, had it the time. With the wheel in hand, and with the lock,
+/// which is given back meanwhile.
+void io_driver::step_for_driver(std::unique_lock<std::mutex>& guard) {
+    const auto driver = std::exchange(driving_, std::this_thread::get_id());
+    bool failed = false;
+    finished_others_ = false;
+    do {
+        guard.unlock();
+        try {
+            step();
+        } catch (const std::exception&) {  // no memory: the driver goes on from there
+            failed = true;
+        }
+        wake_finished();
+        guard.lock();
+    } while (!failed && has_to_step());
+    driving_ = driver;
+    // The driver waits by what was known before, perhaps for what has come to its end.
+    const bool polls_for_something_else =
+        is_in_poll_ && (wishes_.at < polls_until_ || whose_.socket_to_look_at() != polled_socket_);
+    if (!failed && !finished_others_ && !polls_for_something_else) return;
+    try {
+        demand_attention();
+    } catch (const std::bad_alloc&) {  // it is not in the loop, or there would be no wheel to hold
+    }
+}
+
+/// Does something that needs no wheel.
+template <class Function>
+void io_driver::stand_aside(help by_others, Function function) {
+    if (by_others == help::refused) {
+        function();
+        return;
+    }
+    wheel_.unlock();
+    function();
+    wheel_.lock();
 }
 
 /// Lets one thing that has come be taken in, without waiting. False if nothing has.
@@ -213,20 +292,20 @@ bool io_driver::take_in() {
 
 /// Waits for an answer, without the loop where answers come fast. It tries that now and then in any
 /// case: an answer may have been slow only because the CPU was asleep.
-void io_driver::look_out(driven::time_point wake_at) {
+void io_driver::look_out(driven::time_point wake_at, help by_others) {
     const auto begin = steady_clock::now();
     const bool is_worth_it = answers_come_fast_ || slow_answers_ % slow_answers_before_a_try == 0;
-    if (!is_worth_it || !spot_answer(begin, wake_at)) run_loop_once(wake_at);
+    if (!is_worth_it || !spot_answer(begin, wake_at, by_others)) run_loop_once(wake_at);
     last_lookout_ = steady_clock::now();
     answers_come_fast_ = last_lookout_ - begin < longest_lookout;
     if (!answers_come_fast_) ++slow_answers_;
 }
 
 /// False if nothing came, or if only the loop can tell.
-bool io_driver::spot_answer(driven::time_point begin, driven::time_point wake_at) {
+bool io_driver::spot_answer(driven::time_point begin, driven::time_point wake_at, help by_others) {
     // A server on this very CPU needs it in order to answer, and one in another session does not
     // get it from a thread that merely yields.
-    if (shares_cpu_with_server()) return poll_socket(begin, wake_at);
+    if (shares_cpu_with_server()) return poll_socket(wake_at, by_others);
     // Elsewhere a CPU that has nothing to do falls asleep, and waking it takes longer than a server
     // nearby takes to answer, on virtual machines several times as long. Also a server that has to
     // wake another CPU pays for it. So the thread keeps it awake for a while, leaving it to whoever
@@ -234,7 +313,7 @@ bool io_driver::spot_answer(driven::time_point begin, driven::time_point wake_at
     const auto until = std::min(wake_at, begin + longest_lookout);
     do {
         if (nudged_ || take_in()) return true;
-        ::sched_yield();
+        stand_aside(by_others, [] { ::sched_yield(); });
     } while (steady_clock::now() < until);
     return false;
 }
@@ -246,9 +325,9 @@ bool io_driver::shares_cpu_with_server() {
 }
 
 /// Sleeps until something comes or attention is demanded, at less cost than the loop.
-bool io_driver::poll_socket(driven::time_point begin, driven::time_point wake_at) {
-    const int socket = whose_.socket_to_look_at();
-    if (socket < 0) return false;
+bool io_driver::poll_socket(driven::time_point wake_at, help by_others) {
+    polled_socket_ = whose_.socket_to_look_at();
+    if (polled_socket_ < 0) return false;
     try {
         const std::lock_guard guard(mutex_);
         if (nudged_) return true;
@@ -258,11 +337,15 @@ bool io_driver::poll_socket(driven::time_point begin, driven::time_point wake_at
         return false;
     }
     using std::chrono::nanoseconds;
+    const auto begin = steady_clock::now();
     const auto at_most = std::clamp<nanoseconds>(wake_at - begin, nanoseconds{0}, longest_poll);
+    polls_until_ = begin + at_most;
     const timespec timeout{.tv_sec = 0, .tv_nsec = at_most.count()};
-    std::array<pollfd, 2> watched{{{.fd = socket, .events = POLLIN, .revents = 0},
+    std::array<pollfd, 2> watched{{{.fd = polled_socket_, .events = POLLIN, .revents = 0},
                                    {.fd = out_of_poll_->fd(), .events = POLLIN, .revents = 0}}};
-    const int ready = ::ppoll(watched.data(), watched.size(), &timeout, nullptr);
+    int ready = 0;
+    stand_aside(by_others,
+                [&] { ready = ::ppoll(watched.data(), watched.size(), &timeout, nullptr); });
     is_in_poll_ = false;
     if (ready <= 0) return false;
     if (watched[1].revents != 0) out_of_poll_->clear();
@@ -280,17 +363,22 @@ void io_driver::run_loop_once(driven::time_point wake_at) {
     context_.run_one_until(wake_at);
 }
 
-/// This thread leaves: somebody else must go on if there is something to do. With the lock held.
-void io_driver::pass_on() {
+/// This thread leaves: somebody else must go on if there is something to do. With lock and wheel in
+/// hand, which it gives back.
+void io_driver::pass_on(std::unique_lock<std::mutex>& guard, std::unique_lock<std::mutex>& wheel) {
+    // After an exception some are left who were to be woken.
+    auto sleepers = std::exchange(finished_sleepers_, {});
     if (!waiting_.empty()) {
         vacant_ = true;
-        dormitory::wake_list successor;
-        successor.add(waiting_.front().place_);
-        dormitory_.wake(successor);
-        return;
+        sleepers.add(waiting_.front().place_);
+    } else {
+        has_driver_ = false;
+        if (nudged_ || !handed_in_.empty() || whose_.has_work()) call_thread();
     }
-    has_driver_ = false;
-    if (nudged_ || !handed_in_.empty() || whose_.has_work()) call_thread();
+    // A successor often runs at once, and would have to go back to sleep for either of them.
+    guard.unlock();
+    wheel.unlock();
+    dormitory_.wake(sleepers);
 }
 
 /// Lets the thread drive. With the lock held, when nobody does.
@@ -320,16 +408,19 @@ void io_driver::run_thread() {
         thread_wanted_ = false;
         driving_ = std::this_thread::get_id();
         guard.unlock();
+        std::unique_lock wheel(wheel_);
         try {
             drive_until(
-                [&] { return ending_ || (!nudged_ && handed_in_.empty() && !whose_.has_work()); });
+                [&] { return ending_ || (!nudged_ && handed_in_.empty() && !whose_.has_work()); },
+                help::welcome);
         } catch (const std::exception&) {
             // Out of memory: others may give some back in a moment.
             std::this_thread::sleep_for(pause_without_memory);
         }
         guard.lock();
         driving_ = {};
-        pass_on();
+        pass_on(guard, wheel);
+        guard.lock();
     }
 }
 

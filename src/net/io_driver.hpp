@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace syncguard::net {
@@ -91,6 +92,10 @@ class driven : public std::enable_shared_from_this<driven> {
 /// so that a lone caller pays no hop to another thread; else a thread of its own, which exists only
 /// if it was ever needed. Handlers therefore need no locks among each other.
 ///
+/// Among many callers the driver often has to wait for a CPU that those run on whom it has just
+/// woken, or sleeps until an answer comes. Whoever comes with work that is worth a step does the
+/// step in its place.
+///
 /// Thread safety: `perform`, `start` and `nudge` may be called concurrently; the others by the
 /// thread that drives.
 class io_driver {
@@ -124,14 +129,22 @@ class io_driver {
     /// Lets those who wait go on. `what` is a range of shared pointers to tasks.
     template <class Range>
     void finish(const Range& what) {
-        dormitory::wake_list sleepers;
-        {
-            const std::lock_guard guard(mutex_);
-            for (const auto& each : what)
-                mark_finished(*each, sleepers);
-        }
-        dormitory_.wake(sleepers);
+        mark_finished(what, [](const auto& /*each*/) {});
+        wake_finished();
     }
+
+    /// The same, but those who sleep are woken after the step, or by `wake_finished`. Calls
+    /// `let_go` with each pointer to a task that a thread sleeps for. If it resets the pointer, the
+    /// thread is the last to own the task, and gives its memory back where it took it from, which
+    /// spares the allocator a good part of its work.
+    template <class Range, class LetGo>
+    void mark_finished(Range&& what, LetGo let_go) {
+        const std::lock_guard guard(mutex_);
+        for (auto& each : what) {
+            if (mark_finished(*each)) let_go(each);
+        }
+    }
+    void wake_finished() noexcept { dormitory_.wake(std::exchange(finished_sleepers_, {})); }
 
     /// If the calling thread is the one that drives, goes on with it until `done` or until then;
     /// else returns false at once. `done` is asked with a lock held.
@@ -141,20 +154,30 @@ class io_driver {
     void end();
 
   private:
-    void mark_finished(task& what, dormitory::wake_list& sleepers);
+    /// Whether other threads may do steps while the driver waits for something.
+    enum class help { welcome, refused };
+    [[nodiscard]] bool mark_finished(task& what);
+    [[nodiscard]] bool is_worth_a_step(const task& what) const;
     void hand_in(const std::shared_ptr<task>& what);
-    void drive_until(const std::function<bool()>& done,
+    void drive_until(const std::function<bool()>& done, help by_others,
                      driven::time_point wake_at_latest = driven::time_point::max());
-    void drive_until_finished(const task& what);
+    void drive_until_finished(const task& what, help by_others);
+    void step();
+    [[nodiscard]] bool has_to_step() const;
+    void step_for_driver(std::unique_lock<std::mutex>& guard);
+    template <class Function>
+    void stand_aside(help by_others, Function function);
+    void wait_in_line(std::unique_lock<std::mutex>& guard, task& what);
     [[nodiscard]] bool take_in();
-    void look_out(driven::time_point wake_at);
-    [[nodiscard]] bool spot_answer(driven::time_point begin, driven::time_point wake_at);
+    void look_out(driven::time_point wake_at, help by_others);
+    [[nodiscard]] bool spot_answer(driven::time_point begin, driven::time_point wake_at,
+                                   help by_others);
     [[nodiscard]] bool shares_cpu_with_server();
-    [[nodiscard]] bool poll_socket(driven::time_point begin, driven::time_point wake_at);
+    [[nodiscard]] bool poll_socket(driven::time_point wake_at, help by_others);
     void run_loop_once(driven::time_point wake_at);
     void demand_attention();
     void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
-    void pass_on();
+    void pass_on(std::unique_lock<std::mutex>& guard, std::unique_lock<std::mutex>& wheel);
     void call_thread();
     void start_thread();
     void run_thread();
@@ -162,12 +185,18 @@ class io_driver {
     driven& whose_;
     boost::asio::io_context context_{1};
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> stay_usable_;
-    // Touched by the thread that drives.
+    /// Held by the thread that drives, or by one that does a step for it; before `mutex_`.
+    std::mutex wheel_;
+    // Touched by whoever holds that.
     bool answers_come_fast_ = false;
     unsigned slow_answers_ = 0;
     unsigned lookouts_ = 0;
     bool shares_cpu_ = false;
     driven::time_point last_lookout_{};
+    dormitory::wake_list finished_sleepers_;  ///< Yet to be woken.
+    bool finished_others_ = false;  ///< Tasks that nobody sleeps for, such as the driver's.
+    int polled_socket_ = -1;        ///< What the driver waits for in a poll, and until when.
+    driven::time_point polls_until_{};
 
     std::mutex mutex_;
     std::vector<std::shared_ptr<task>> handed_in_;

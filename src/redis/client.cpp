@@ -9,6 +9,7 @@
 #include <boost/range/adaptor/reversed.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <thread>
@@ -23,14 +24,10 @@ namespace {
 
 /// While these are under way, others gather for the next. They keep the server busy while the
 /// answers of one are worked through; more would only make the calls smaller.
-constexpr std::size_t calls_under_way = 4;
+constexpr std::size_t calls_under_way = 3;
 
 /// Bounds the time that one call keeps the server from serving others.
 constexpr std::size_t operations_per_call = 64;
-
-/// When an answer wakes more threads, it does so in parts: what the first come back with is under
-/// way to the server while the others wake.
-constexpr std::size_t woken_together = 32;
 
 /// How long a connection that is no longer used is kept for answers that are still to come.
 constexpr auto patience_with_late_answers = 30s;
@@ -177,7 +174,8 @@ void client::admit(const std::shared_ptr<operation>& what) {
         ended_.reserve(2 * most);
     }
     waiting_.push_back(what);
-    deadlines_.insert(*what);
+    // Most deadlines are as far away as those before.
+    deadlines_.insert(deadlines_.end(), *what);
     what->admitted_ = true;
     ++admitted_;
     if (what->is_unwanted()) give_up(what, cancelled_by_caller());
@@ -264,10 +262,19 @@ void client::send_batch() {
             ++count;
     }
     const auto last = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
-    batch call(waiting_.begin(), last);
-    std::stable_sort(call.begin(), call.end(), [](const auto& one, const auto& other) {
+    batch call;
+    call.reserve(count);
+    for (const bool acquires : {false, true}) {
+        std::copy_if(waiting_.begin(), last, std::back_inserter(call),
+                     [&](const auto& each) { return each->input_.acquires == acquires; });
+    }
+    const auto order = [](const auto& one, const auto& other) {
         return comes_before(one->input_, other->input_);
-    });
+    };
+    // They mostly are by now, and to sort them costs more than to look.
+    if (!std::is_sorted(call.begin(), call.end(), order)) {
+        std::stable_sort(call.begin(), call.end(), order);
+    }
     inputs_.clear();
     for (const auto& each : call)
         inputs_.push_back(&each->input_);
@@ -277,10 +284,11 @@ void client::send_batch() {
     current_->in_flight.push_back({.operations = std::move(call)});
     waiting_.erase(waiting_.begin(), last);
     current_->script_is_known = true;
+    const auto now = lease_clock::now();
     for (const auto& each : current_->in_flight.back().operations) {
         each->state_ = operation::state::sent;
         each->sent_on_ = current_;
-        each->about_to_be_sent();
+        each->about_to_be_sent(now);
         if (store_.command_timeout) {
             const time_point limit = steady_clock::now() + *store_.command_timeout;
             set_deadline(*each, std::min(each->deadline_, limit));
@@ -318,24 +326,19 @@ void client::announce_ended() {
     ended.swap(ended_);
     for (const auto& each : ended)
         desk_.count_out(*each);
-    const std::span<const std::shared_ptr<operation>> all(ended);
-    for (std::size_t woken = 0; woken < all.size(); woken += woken_together) {
-        if (woken > 0) send_what_came_meanwhile();
-        desk_.driver().finish(all.subspan(woken, std::min(woken_together, all.size() - woken)));
-    }
+    desk_.driver().mark_finished(ended, [](std::shared_ptr<operation>& each) {
+        each->announce();
+        each.reset();
+    });
+    std::erase(ended, nullptr);
+    // Nobody who sleeps is kept waiting by others' completions.
+    if (std::any_of(ended.begin(), ended.end(),
+                    [](const auto& each) { return each->calls_back(); }))
+        desk_.driver().wake_finished();
     for (const auto& each : ended)
         each->announce();
     ended.clear();
     room_for_ended_ = std::move(ended);
-}
-
-void client::send_what_came_meanwhile() {
-    std::this_thread::yield();
-    try {
-        take_news();
-        send_waiting();
-    } catch (const std::bad_alloc&) {  // the next step goes on from there
-    }
 }
 
 time_point client::next_wakeup(time_point now) const {

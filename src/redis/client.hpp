@@ -55,7 +55,7 @@ class operation : public net::order,
 
     /// Whether it is to be sent again when a key changes. It is told each time before it is sent.
     [[nodiscard]] virtual bool lingers(time_point /*now*/) const noexcept { return false; }
-    virtual void about_to_be_sent() noexcept {}
+    virtual void about_to_be_sent(lease_clock::time_point /*now*/) noexcept {}
     /// After an answer: until when it waits for the key to change before it is sent again, or
     /// nothing if this is the answer. An answer after which it waits stands if no other follows.
     /// May throw `std::bad_alloc`.
@@ -69,6 +69,8 @@ class operation : public net::order,
 
     /// It has ended and the client is done with it: whoever is interested may be told.
     virtual void announce() noexcept {}
+    /// Whether that calls somebody, who may take some time.
+    [[nodiscard]] virtual bool calls_back() const noexcept { return false; }
 
   protected:
     script_input input_;
@@ -161,7 +163,6 @@ class client : public net::driven {
     void set_deadline(operation& what, time_point deadline);
     void drop_idle_links(time_point now);
     void announce_ended();
-    void send_what_came_meanwhile();
     [[nodiscard]] time_point next_wakeup(time_point now) const;
     [[nodiscard]] bool is_worth_a_call() const;
     [[nodiscard]] std::size_t tasks_wanted() const;

@@ -72,8 +72,8 @@ bool lock_operation::lingers(time_point now) const noexcept {
     return acquisition != nullptr && acquisition->linger_until > now;
 }
 
-void lock_operation::about_to_be_sent() noexcept {
-    sent_at_ = lease_clock::now();
+void lock_operation::about_to_be_sent(lease_clock::time_point now) noexcept {
+    sent_at_ = now;
 }
 
 std::optional<operation::patience> lock_operation::wait_after(const script_reply& reply) {

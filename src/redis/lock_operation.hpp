@@ -38,8 +38,9 @@ class lock_operation : public operation {
     void answer_late(const script_reply& reply) noexcept override;
     void lose() noexcept override;
     void announce() noexcept override;
+    [[nodiscard]] bool calls_back() const noexcept override { return inquiry_.calls_back(); }
     [[nodiscard]] bool lingers(time_point now) const noexcept override;
-    void about_to_be_sent() noexcept override;
+    void about_to_be_sent(lease_clock::time_point now) noexcept override;
     [[nodiscard]] std::optional<patience> wait_after(const script_reply& reply) override;
 
     void undo(unsigned repetitions) noexcept;

@@ -214,7 +214,6 @@ TEST_F(io_driver_test, a_lone_caller_drives_itself_and_no_thread_is_started) {
 TEST_F(io_driver_test, two_callers_share_a_driver_and_one_takes_over_when_the_other_leaves) {
     const auto first = call();
     const auto second = call();
-    EXPECT_EQ(runner_->last_stepper(), first->thread);
 
     runner_->let_finish(first->what);
     first->returned.get();
@@ -238,6 +237,52 @@ TEST_F(io_driver_test, who_waits_is_woken_by_who_drives) {
     EXPECT_EQ(third->what->finished_by, first->thread);
     runner_->let_finish(first->what);
     first->returned.get();
+}
+
+TEST_F(io_driver_test, a_newcomer_does_the_step_for_a_driver_that_looks_out) {
+    const auto driver = call();
+    int steps_of_its_own = 0;
+    EXPECT_TRUE(eventually([&] {
+        // One right after the other: each step keeps the driver looking out for a while.
+        for (int i = 0; i < 100; ++i) {
+            const auto what = std::make_shared<errand>();
+            runner_->allow(what);
+            runner_->perform(what);
+            EXPECT_EQ(what->times_finished, 1);
+            if (what->finished_by.load() == std::this_thread::get_id()) ++steps_of_its_own;
+        }
+        return steps_of_its_own > 0;
+    }));
+    runner_->let_finish(driver->what);
+    driver->returned.get();
+    EXPECT_FALSE(runner_->ever_stepped_by_two());
+}
+
+TEST_F(io_driver_test, a_driver_returns_whoever_finished_its_task) {
+    for (int round = 0; round < 300; ++round) {
+        const auto driver = call();
+        const auto what = std::make_shared<errand>();
+        runner_->allow(what);
+        runner_->allow(driver->what);
+        runner_->perform(what);
+        driver->returned.get();
+        EXPECT_EQ(driver->what->times_finished, 1);
+    }
+    EXPECT_FALSE(runner_->ever_stepped_by_two());
+}
+
+TEST_F(io_driver_test, what_goes_wrong_in_a_newcomers_step_is_the_drivers) {
+    for (int round = 0; round < 100; ++round) {
+        const auto driver = call();
+        const auto what = std::make_shared<errand>();
+        runner_->in_next_step([] { throw std::bad_alloc(); });
+        runner_->allow(what);
+        runner_->perform(what);
+        EXPECT_EQ(what->times_finished, 1);
+        runner_->let_finish(driver->what);
+        driver->returned.get();
+    }
+    EXPECT_FALSE(runner_->ever_stepped_by_two());
 }
 
 TEST_F(io_driver_test, a_newcomer_drives_if_nobody_has_taken_over_yet) {
@@ -381,7 +426,7 @@ TEST_F(io_driver_test, only_who_drives_can_drive_on) {
     const auto waiting = std::async(std::launch::async, [&] { runner_->perform(other); });
     EXPECT_TRUE(drove_in_vain.get_future().get());
     EXPECT_TRUE(drove.get_future().get());
-    EXPECT_EQ(other->finished_by, caller->thread);
+    EXPECT_NE(other->finished_by.load(), std::this_thread::get_id());
     runner_->let_finish(caller->what);
     caller->returned.get();
 }
