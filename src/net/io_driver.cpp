@@ -52,7 +52,7 @@ void io_driver::perform(const std::shared_ptr<task>& what) {
         return;
     }
     if (wheel) {
-        step_for_driver(guard);
+        step_for_driver(guard, *what);
         wheel.unlock();
         if (what->finished_) return;
     }
@@ -218,6 +218,7 @@ void io_driver::drive_until(const std::function<bool()>& done, help by_others,
             if (done()) return;
             if (has_to_step()) continue;
             wishes = wishes_;
+            stepped_by_another_ = false;
             // Among many callers only where a look does without the loop and its costs.
             const bool is_cheap = waiting_.empty() || whose_.socket_to_look_at() >= 0;
             looks_out = wishes.answer_is_due && is_cheap;
@@ -244,9 +245,9 @@ bool io_driver::has_to_step() const {
     return nudged_ || handed_in_.size() >= wishes_.tasks || first_deadline_ < wishes_.at;
 }
 
-/// Does what the driver would do now, had it the time. With the wheel in hand, and with the lock,
-/// which is given back meanwhile.
-void io_driver::step_for_driver(std::unique_lock<std::mutex>& guard) {
+/// Does what the driver would do now, had it the time, until nothing is left to do or `what` has
+/// finished. With the wheel in hand, and with the lock, which is given back meanwhile.
+void io_driver::step_for_driver(std::unique_lock<std::mutex>& guard, const task& what) {
     const auto driver = std::exchange(driving_, std::this_thread::get_id());
     bool failed = false;
     finished_others_ = false;
@@ -259,16 +260,15 @@ void io_driver::step_for_driver(std::unique_lock<std::mutex>& guard) {
         }
         wake_finished();
         guard.lock();
-    } while (!failed && has_to_step());
+    } while (!failed && !what.finished_ && has_to_step());
     driving_ = driver;
+    stepped_by_another_ = true;
     // The driver waits by what was known before, perhaps for what has come to its end.
     const bool polls_for_something_else =
         is_in_poll_ && (wishes_.at < polls_until_ || whose_.socket_to_look_at() != polled_socket_);
-    if (!failed && !finished_others_ && !polls_for_something_else) return;
-    try {
-        demand_attention();
-    } catch (const std::bad_alloc&) {  // it is not in the loop, or there would be no wheel to hold
-    }
+    if (!failed && !finished_others_ && !polls_for_something_else && !has_to_step()) return;
+    nudged_ = true;
+    if (is_in_poll_) out_of_poll_->notify();
 }
 
 /// Does something that needs no wheel.
@@ -295,7 +295,9 @@ bool io_driver::take_in() {
 void io_driver::look_out(driven::time_point wake_at, help by_others) {
     const auto begin = steady_clock::now();
     const bool is_worth_it = answers_come_fast_ || slow_answers_ % slow_answers_before_a_try == 0;
-    if (!is_worth_it || !spot_answer(begin, wake_at, by_others)) run_loop_once(wake_at);
+    const bool saw_something = is_worth_it && spot_answer(begin, wake_at, by_others);
+    // After another's step, what this thread waits for, and until when, may be something else.
+    if (!saw_something && !stepped_by_another_) run_loop_once(wake_at);
     last_lookout_ = steady_clock::now();
     answers_come_fast_ = last_lookout_ - begin < longest_lookout;
     if (!answers_come_fast_) ++slow_answers_;
@@ -326,6 +328,8 @@ bool io_driver::shares_cpu_with_server() {
 
 /// Sleeps until something comes or attention is demanded, at less cost than the loop.
 bool io_driver::poll_socket(driven::time_point wake_at, help by_others) {
+    // A step for a driver that polls may itself wait for something, but not in the driver's place.
+    if (is_in_poll_) return false;
     polled_socket_ = whose_.socket_to_look_at();
     if (polled_socket_ < 0) return false;
     try {
@@ -406,9 +410,12 @@ void io_driver::run_thread() {
         thread_changed_.wait(guard, [&] { return thread_wanted_ || ending_; });
         if (ending_) return;
         thread_wanted_ = false;
+        guard.unlock();
+        // Somebody may be doing a step already, and is known by that until it is done.
+        std::unique_lock wheel(wheel_);
+        guard.lock();
         driving_ = std::this_thread::get_id();
         guard.unlock();
-        std::unique_lock wheel(wheel_);
         try {
             drive_until(
                 [&] { return ending_ || (!nudged_ && handed_in_.empty() && !whose_.has_work()); },

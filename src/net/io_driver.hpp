@@ -164,7 +164,7 @@ class io_driver {
     void drive_until_finished(const task& what, help by_others);
     void step();
     [[nodiscard]] bool has_to_step() const;
-    void step_for_driver(std::unique_lock<std::mutex>& guard);
+    void step_for_driver(std::unique_lock<std::mutex>& guard, const task& what);
     template <class Function>
     void stand_aside(help by_others, Function function);
     void wait_in_line(std::unique_lock<std::mutex>& guard, task& what);
@@ -194,8 +194,9 @@ class io_driver {
     bool shares_cpu_ = false;
     driven::time_point last_lookout_{};
     dormitory::wake_list finished_sleepers_;  ///< Yet to be woken.
-    bool finished_others_ = false;  ///< Tasks that nobody sleeps for, such as the driver's.
-    int polled_socket_ = -1;        ///< What the driver waits for in a poll, and until when.
+    bool finished_others_ = false;     ///< Tasks that nobody sleeps for, such as the driver's.
+    bool stepped_by_another_ = false;  ///< Since the driver last knew what there is to do.
+    int polled_socket_ = -1;           ///< What the driver waits for in a poll, and until when.
     driven::time_point polls_until_{};
 
     std::mutex mutex_;

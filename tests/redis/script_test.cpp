@@ -259,6 +259,22 @@ TEST_F(call_of_the_lock_script, of_acquisitions_of_a_free_key_the_first_one_gets
     EXPECT_NE(command({"GET", lock("a")}).text.find(std::string(22, 'A')), std::string::npos);
 }
 
+TEST_F(call_of_the_lock_script, who_comes_second_for_the_last_fence_finds_the_key_locked) {
+    command({"SET", fence("a"), "899999999999999"});
+    auto told = acquire({"a", "a"}, "AB");
+    ASSERT_EQ(told.size(), 2U);
+    told[1] = told[1].substr(0, 1);
+    EXPECT_EQ(told, (words{"900000000000000", "-"}));
+    EXPECT_EQ(command({"GET", fence("a")}).text, "900000000000000");
+}
+
+TEST_F(call_of_the_lock_script, a_counter_at_its_end_fails_alone_among_acquisitions_of_free_keys) {
+    command({"SET", fence("b"), "900000000000000"});
+    EXPECT_EQ(acquire({"a", "b", "c"}, "ABC"), (words{"1", "FENCEEND", "1"}));
+    EXPECT_EQ(command({"GET", fence("b")}).text, "900000000000000");
+    EXPECT_EQ(command({"EXISTS", lock("b"), index('B')}).integer, 0);
+}
+
 TEST_F(call_of_the_lock_script, releases_of_own_locks_are_made_by_one_command) {
     acquire({"a", "b", "c"}, "ABC");
     monitor watch(server_);

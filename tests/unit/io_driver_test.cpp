@@ -271,6 +271,56 @@ TEST_F(io_driver_test, a_driver_returns_whoever_finished_its_task) {
     EXPECT_FALSE(runner_->ever_stepped_by_two());
 }
 
+TEST_F(io_driver_test, a_step_comes_also_at_the_time_that_a_newcomers_step_asked_for) {
+    const auto driver = call();
+    for (int round = 0; round < 50; ++round) {
+        // So that the driver looks out when the one comes that matters.
+        for (int i = 0; i < 3; ++i) {
+            const auto before = std::make_shared<errand>();
+            runner_->allow(before);
+            runner_->perform(before);
+        }
+        const auto due = steady_clock::now() + 2ms;
+        const auto what = std::make_shared<errand>(due);
+        runner_->in_next_step([&] {
+            runner_->wake_at(due);
+            runner_->in_next_step([&] {
+                runner_->wake_at(net::driven::time_point::max());
+                runner_->allow(what);
+            });
+        });
+        auto returned = std::async(std::launch::async, [&] { runner_->perform(what); });
+        const bool in_time = returned.wait_for(10s) == std::future_status::ready;
+        EXPECT_TRUE(in_time) << "round " << round;
+        if (!in_time) runner_->let_finish(what);
+        returned.get();
+        if (!in_time) break;
+    }
+    runner_->let_finish(driver->what);
+    driver->returned.get();
+}
+
+TEST_F(io_driver_test, a_newcomer_who_steps_before_the_thread_does_may_wait_for_something) {
+    for (int round = 0; round < 300; ++round) {
+        const auto inner = std::make_shared<errand>();
+        const auto outer = std::make_shared<errand>();
+        runner_->allow(inner);
+        runner_->allow(outer);
+        runner_->in_next_step([&] {
+            // The thread has the time to come in between.
+            for (int i = 0; i < 300; ++i)
+                std::this_thread::yield();
+            runner_->perform(inner);
+        });
+        const auto started = runner_->start();
+        runner_->perform(outer);
+        EXPECT_EQ(inner->times_finished, 1);
+        runner_->let_finish(started);
+        EXPECT_TRUE(eventually([&] { return started->times_finished == 1; }));
+    }
+    EXPECT_FALSE(runner_->ever_stepped_by_two());
+}
+
 TEST_F(io_driver_test, what_goes_wrong_in_a_newcomers_step_is_the_drivers) {
     for (int round = 0; round < 100; ++round) {
         const auto driver = call();

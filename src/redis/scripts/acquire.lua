@@ -29,17 +29,24 @@ local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
     read.decoded_lock(stored)
   end
   local fence = call('INCR', fence_key)
-  if fence > last_fence or fence <= 0 then on_demand().refuse_counter(fence_key, fence) end
-  if ttl_ms ~= ttl_of_times then
-    times = format('","expiresAtMs":%d,"acquiredAtMs":%d,"key":"', now_ms + ttl_ms, now_ms)
-    ttl_of_times = ttl_ms
+  local is_written = false
+  if fence > 0 and fence <= last_fence then
+    if ttl_ms ~= ttl_of_times then
+      times = format('","expiresAtMs":%d,"acquiredAtMs":%d,"key":"', now_ms + ttl_ms, now_ms)
+      ttl_of_times = ttl_ms
+    end
+    local lock = '{"lockId":"' .. sub(index_key, -22) .. times .. json_key
+      .. format('","fence":"%015d"}', fence)
+    if all_were_free then
+      is_written = call('SET', lock_key, lock, 'PX', ttl_ms, 'NX')
+    else
+      is_written = call('SET', lock_key, lock, 'PX', ttl_ms)
+    end
+  elseif not all_were_free then
+    on_demand().refuse_counter(fence_key, fence)
   end
-  local lock = '{"lockId":"' .. sub(index_key, -22) .. times .. json_key
-    .. format('","fence":"%015d"}', fence)
-  if not all_were_free then
-    call('SET', lock_key, lock, 'PX', ttl_ms)
-  elseif not call('SET', lock_key, lock, 'PX', ttl_ms, 'NX') then
-    -- Another operation of the group was for the same key, and has it.
+  if not is_written then
+    -- Perhaps another operation of the group was for the same key, and has it.
     redis.pcall('DECR', fence_key)
     all_were_free = false
     return acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
