@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <span>
-#include <thread>
 #include <utility>
 
 namespace syncguard::redis {
