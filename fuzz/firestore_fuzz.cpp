@@ -68,7 +68,7 @@ void check_read(std::string_view body, bool with_counter) {
     const auto last = read.counter ? read.counter->value : 0;
     require(counter_of(granted->fence) > last, "fences grow");
     // The versions come from the server, and go back to it.
-    require(!encode_grant(names(), read, *granted).empty(), "a grant can be written");
+    require(!encode_grant(names(), read, *granted).body.empty(), "a grant can be written");
 }
 
 void check_search(std::string_view body) {
@@ -117,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     allow_refusal([&] { check_read(text, true); });
     allow_refusal([&] { check_read(text, false); });
     allow_refusal([&] { check_search(text); });
-    allow_refusal([&] { (void)decode_commit(text); });
+    allow_refusal([&] { (void)decode_commit(text, 2); });
     allow_refusal([&] { check_token(text); });
     allow_refusal([&] { (void)decode_token({.status = 400, .body = text, .date = {}}, "here"); });
     allow_refusal([&] { (void)parse_credentials(text, "a file"); });

@@ -29,7 +29,7 @@ pipelined_statements::pipelined_statements(const std::string& server)
 }
 
 std::string pipelined_statements::field_of(const postgres::call& what, int field) {
-    const std::array<const postgres::call*, 1> alone{&what};
+    const std::array alone{postgres::timed_call{&what, unix_time::max()}};
     for (const auto& step : postgres::transaction_of(alone, false, milliseconds(5'000))) {
         std::array<const char*, 8> values{};
         for (std::size_t i = 0; i < step.parameters.size(); ++i)
@@ -55,7 +55,7 @@ std::string pipelined_statements::field_of(const postgres::call& what, int field
 void pipelined_statements::pair(const std::string& key) {
     const auto id = lock_id::generate();
     const auto granted =
-        field_of(encode(acquire_request{key, id, milliseconds(30'000)}, sql_, false), 2);
+        field_of(encode(acquire_request{key, id, milliseconds(30'000)}, sql_, false), 3);
     const auto removed = field_of(encode(release_request{id}, sql_, false), 0);
     if (granted.empty() || removed != "1") throw std::runtime_error(key + " was not granted");
 }

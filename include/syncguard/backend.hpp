@@ -44,9 +44,11 @@ class basic_backend {
   public:
     using capabilities_type = Capabilities;
 
-    /// Makes a backend of any engine.
+    /// Makes a backend of any engine. Throws `lock_error` (`invalid_argument`) for options out of
+    /// their range, and for an engine without fences where `Capabilities` has them.
     explicit basic_backend(std::shared_ptr<engine> store, backend_options options = {})
-        : core_(std::make_shared<detail::backend_core>(std::move(store), std::move(options))) {}
+        : core_(std::make_shared<detail::backend_core>(std::move(store), std::move(options),
+                                                       Capabilities::supports_fencing)) {}
 
     /// Forgets which engine it is: `any_backend locks = memory::backend();`
     template <class Other>

@@ -13,8 +13,8 @@ namespace syncguard {
 /// |---|---|
 /// | `memory:` | a new store in this process |
 /// | `sqlite:` | the host's default file, see `sqlite::default_path()` |
-/// | `sqlite:PATH`, `sqlite://PATH` | that file; `%XX` is decoded |
-/// | `redis://HOST`, `rediss://HOST`, `redis+unix:///PATH` | a server, see `redis::parse_url` |
+/// | `sqlite:PATH`, `sqlite://PATH` | that file; `%XX` is decoded; `?allow_remote_filesystem=true`
+/// | | `redis://HOST`, `rediss://HOST`, `redis+unix:///PATH` | a server, see `redis::parse_url` |
 /// | `postgres://HOST/DATABASE`, `postgresql://...` | a server, see `postgres::parse_url` |
 ///
 /// Nothing is opened or contacted yet. Throws `lock_error` (invalid_argument) that names the scheme

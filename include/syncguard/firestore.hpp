@@ -23,7 +23,7 @@ struct capabilities {
 /// `measure_clock_skew` to know before the first lock.
 enum class on_clock_skew {
     warn,
-    refuse,  ///< Acquisitions and extensions fail with `service_unavailable`.
+    refuse,  ///< The default. Acquisitions and extensions fail with `service_unavailable`.
 };
 
 struct options {
@@ -61,7 +61,7 @@ struct options {
     /// The clock that decides about expiry; inject one to test expiry without waiting. Clients
     /// that share locks must be synchronised.
     wall_clock clock{};
-    firestore::on_clock_skew on_clock_skew = firestore::on_clock_skew::warn;
+    firestore::on_clock_skew on_clock_skew = firestore::on_clock_skew::refuse;
 };
 
 /// Reads `firestore://PROJECT[/DATABASE]`. `%XX` is decoded. Options follow after `?`:
@@ -110,10 +110,16 @@ inline constexpr milliseconds skew_to_refuse{500};
 /// what was asked, or a document is not what SyncGuard writes: such a document is never
 /// overwritten.
 ///
-/// A commit whose answer was lost is looked after by reading again. An acquisition whose fate is
-/// unknown at its end is released in the background by its lock id. The destructor gives such
-/// releases up to a second to get through; it also waits for a name lookup of the system that is
-/// under way, which cannot be stopped.
+/// A commit whose answer was lost, or was anything else than success or a refusal of Firestore, is
+/// looked after by reading again. An acquisition whose outcome is unknown at its end is undone in
+/// the background: its lock is removed, or the fence counter is raised, which makes a commit fail
+/// that is executed later. That is repeated until the server has acknowledged it, at most for the
+/// TTL and at most for an hour. The destructor gives it up to a second to get through; it also
+/// waits for a name lookup of the system that is under way, which cannot be stopped.
+///
+/// A key with slashes has the document that peers have for it, where they can have one: a path of
+/// subcollections. A release, an extension or a lookup by a mere lock id finds such a lock only in
+/// the backend that acquired it (as with peers); a lease knows its key and always finds it.
 class backend : public basic_backend<capabilities> {
   public:
     /// Throws `lock_error` (invalid_argument) for options, or a credentials file, that cannot be

@@ -26,14 +26,14 @@ concept has_fence = requires(const T& value) {
 /// destruction make sense.
 ///
 /// The lease knows its own end. `valid()` and `remaining()` go by a monotonic clock, counted from
-/// before the request was sent, and never ask the store: they can be too careful, not too
-/// optimistic.
+/// before the request was sent, less a margin for the store's clock
+/// (`backend_options::clock_drift`), and never ask the store: they end before the lock does.
 ///
 /// - Destruction releases the lock, waits at most `backend_options::dispose_timeout` where set, and
 ///   never throws: failures go to `on_release_error`. A lease that an asynchronous call made does
 ///   not wait; its release goes on in the background.
-/// - Fork: only the process that acquired a lock holds it. In a forked child the lease is invalid,
-///   and its destruction does nothing.
+/// - Fork: only the process that acquired a lock holds it. In a child process, however it was
+///   created, the lease is invalid, and its destruction does nothing.
 /// - Loss: `keep_alive` renews the lock; `on_lost` and `stop_token` tell when it is lost, however
 ///   that happens.
 /// - Thread safety: all members may be called concurrently on one lease, except moving, destroying
@@ -84,8 +84,12 @@ class [[nodiscard]] lease {
     }
 
     /// Lets the lock live `options.ttl` from now. If it is not held any more, `ok` is false and the
-    /// lease becomes invalid; an expired lock is never revived. Where somebody asked to be told of
-    /// a loss, an answer that comes after the deadline counts as such. Throws `lock_error`.
+    /// lease becomes invalid; an expired lock is never revived, and an answer that comes after the
+    /// lease's deadline counts as "not held".
+    ///
+    /// A shorter TTL than what is left limits the lease from the sending of the request. If the
+    /// call fails, the store may still execute it at any later time: from then on the lease relies
+    /// on no more than that TTL after its last renewal. Throws `lock_error`.
     extend_result extend(const extend_options& options = {}, std::stop_token stop = {}) {
         return core_->extend(options, std::move(stop));
     }

@@ -77,6 +77,9 @@ namespace detail {
                                                                std::string_view key,
                                                                const lock_options& options);
 
+/// Throws `lock_error` (`acquisition_timeout`) if the lease's time is over, after releasing it.
+void refuse_if_expired(lease_core& lease);
+
 }  // namespace detail
 
 /// Acquires with the retries of `lock()`, for those who want a lease. There is always at least one
@@ -104,6 +107,9 @@ template <lock_backend B>
 /// `fn` returns, which is nothing, a reference or something that can be moved; what `fn` throws
 /// passes through, after the release.
 ///
+/// `fn` is not called under a lease whose time is over: where that happens before the call, this
+/// throws `acquisition_timeout`.
+///
 /// Throws what `acquire_with_retries` throws, and `lock_lost` if the lock was lost before `fn`
 /// returned, be it that its TTL passed or that the store did not have it any more at the release;
 /// what `fn` returned is dropped then. A release that fails, or that only comes late, is no loss
@@ -119,6 +125,7 @@ requires std::invocable < Fn, held_for<typename B::capabilities_type>
     core.on_release_error(options.on_release_error, release_source::lock_helper);
     if (options.on_lost) core.on_lost(options.on_lost);
     if (options.auto_extend) core.keep_alive({});
+    detail::refuse_if_expired(core);
     const auto work = [&]() -> decltype(auto) {
         held_for<capabilities> held(core);
         if constexpr (std::invocable<Fn, held_for<capabilities>&>) {

@@ -14,7 +14,8 @@ struct capabilities {
 };
 
 struct options {
-    /// The store's clock; inject one to test expiry without waiting.
+    /// The store's clock; inject one to test expiry without waiting. Empty: the clock of leases,
+    /// anchored to the wall clock once. Later steps of the wall clock have no effect.
     wall_clock clock{};
     /// The first fence of each key is one greater. For programs that restart while the resource
     /// remembers fences.

@@ -87,6 +87,11 @@ struct backend_options {
     /// `network_timeout`.
     std::optional<milliseconds> dispose_timeout;
 
+    /// How much faster the store's clock may run than this host's, as a fraction. A lease ends this
+    /// part of its TTL, plus 2 ms, before the store lets the lock expire (at most half the TTL).
+    /// Values from 0.01 to 0.5; see docs/promises.md for what each store needs.
+    double clock_drift = 0.01;
+
     /// Warnings, such as a fence counter near its end. By default a line on the standard error.
     warning_handler on_warning;
 };

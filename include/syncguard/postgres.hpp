@@ -20,7 +20,8 @@ struct capabilities {
 
 /// Names of tables, each with or without its schema (`app.locks`). They are SQL identifiers as one
 /// writes them without quotes: letters, digits and `_`, in any case. All programs that share locks
-/// use the same.
+/// use the same two tables. A name without schema is looked up in the search path when a backend
+/// first connects, and must be there once.
 struct table_names {
     std::string locks = "syncguard_locks";
     std::string fence_counters = "syncguard_fence_counters";
@@ -75,13 +76,17 @@ class postgres_engine;
 /// Failures name the server: `service_unavailable` if it cannot be reached, shuts down, only reads,
 /// or the connection breaks; `auth_failed` for credentials, permissions and certificates;
 /// `rate_limited` if it has too many clients; `network_timeout` if no answer came in time;
-/// `invalid_argument` if the tables are missing or the key cannot be stored (a NUL byte).
+/// `invalid_argument` if the tables are missing, in several schemas of the search path or not those
+/// that belong together, or if the key cannot be stored (a NUL byte).
 ///
 /// If the connection breaks before an answer came, an acquisition is looked up by its lock id, and
-/// granted if it is there; an extension and a question are repeated; so is a release, which fails
-/// if the lock is gone by then, since nobody can say by whom. An acquisition that was not waited
-/// for, or could not be looked up, is released in the background by its id. The destructor gives
-/// such releases up to a second to get through.
+/// granted if it is there; a question is repeated; so is a release, which fails if the lock is gone
+/// by then, since nobody can say by whom. An extension fails, and is not sent again. An acquisition
+/// that was not waited for, or could not be looked up, is released in the background by its id. The
+/// destructor gives such releases up to a second to get through.
+///
+/// The server performs no acquisition and no extension after the deadline of its call, by its own
+/// clock.
 class backend : public basic_backend<capabilities> {
   public:
     /// Throws `lock_error` (invalid_argument) for options that cannot be used. Connects to nothing.

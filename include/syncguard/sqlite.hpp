@@ -11,7 +11,7 @@ namespace syncguard::sqlite {
 struct capabilities {
     static constexpr std::string_view backend = "sqlite";
     static constexpr bool supports_fencing = true;
-    /// One host, one clock.
+    /// One host, one clock: locks end by its boot clock.
     static constexpr syncguard::time_authority time_authority = syncguard::time_authority::server;
 };
 
@@ -19,8 +19,12 @@ struct options {
     /// The database file. Empty: `default_path()`, whose folder is created (mode 0700) if need be.
     std::filesystem::path path{};
     /// The store's clock; inject one to test expiry without waiting. All processes that share a
-    /// file must share its clock.
+    /// file must share its clock. Empty: the boot id and CLOCK_BOOTTIME of the host, whatever the
+    /// time namespace. Steps of the wall clock have no effect; a reboot ends all locks.
     wall_clock clock{};
+    /// Accepts a file on a network file system, or one shared with virtual machines. Set it only if
+    /// a single host uses the file: two hosts would end each other's locks.
+    bool allow_remote_filesystem = false;
 };
 
 /// `$XDG_STATE_HOME/syncguard/locks.db`, or `~/.local/state/syncguard/locks.db` where the variable
@@ -31,11 +35,14 @@ struct options {
 /// process and of the machine. The file is opened at the first operation, made if it is missing,
 /// and opened again if it was replaced or removed meanwhile.
 ///
-/// Keep the file on a local disk: SQLite's locking is unreliable on network file systems.
+/// The file must be on a local file system, have one name (no hard links) and not be a mount point
+/// itself. Its side files `-wal` and `-shm` belong to it: if one of the three is removed or
+/// replaced, the locks in it are over, and `extend` and `release` answer `not_found`.
 ///
-/// Failures name the file: `invalid_argument` if it is not a SyncGuard database or was written by a
-/// newer version, `auth_failed` if permissions forbid, `service_unavailable` if the disk is full or
-/// fails, `network_timeout` if other processes keep it busy past the deadline.
+/// Failures name the file: `invalid_argument` if it is not a SyncGuard database, was written by a
+/// newer version or is in a place that is refused, `auth_failed` if permissions forbid,
+/// `service_unavailable` if the disk is full or fails, `network_timeout` if other processes keep it
+/// busy past the deadline.
 class backend : public basic_backend<capabilities> {
   public:
     explicit backend(options store = {}, backend_options common = {});

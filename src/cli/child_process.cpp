@@ -58,19 +58,22 @@ pipe_ends make_pipe() {
 
 /// Runs in the forked child, where only async-signal-safe calls are allowed.
 [[noreturn]] void execute(char** arguments, char** variables, pid_t parent, int report_to,
-                          const signal_inbox& signals) noexcept {
+                          const signal_inbox& signals, const shared_deadline& deadline) noexcept {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     // If the parent died before that, nobody will tell.
     if (::getppid() != parent) ::_exit(exit_code::lost);
     signals.restore_inherited();
-    ::execvpe(arguments[0], arguments, variables);
-    const int failure = errno;
+    int failure = child_process::deadline_passed;
+    if (!deadline.has_passed()) {
+        ::execvpe(arguments[0], arguments, variables);
+        failure = errno;
+    }
     (void)!::write(report_to, &failure, sizeof failure);
     ::_exit(exit_code::of_exec_failure(failure));
 }
 
-/// Nothing if the pipe was closed by a successful exec.
-std::optional<int> read_exec_failure(int pipe_end) {
+/// Nothing if the pipe was closed by a successful exec. Does not wait once the child has ended.
+std::optional<int> read_start_failure(int pipe_end) {
     int failure = 0;
     ssize_t got = 0;
     do {
@@ -83,7 +86,7 @@ std::optional<int> read_exec_failure(int pipe_end) {
 }  // namespace
 
 child_process::child_process(const std::vector<std::string>& command, const environment& variables,
-                             const signal_inbox& signals) {
+                             const signal_inbox& signals, const shared_deadline& deadline) {
     auto arguments = command;
     auto merged = merge_with_inherited(variables);
     auto argument_pointers = null_terminated(arguments);
@@ -91,18 +94,15 @@ child_process::child_process(const std::vector<std::string>& command, const envi
     auto report = make_pipe();
     const pid_t parent = ::getpid();
 
-    pid_ = ::fork();  // NOLINT(cppcoreguidelines-prefer-member-initializer): all is ready by now
+    // Without fork handlers: the child only executes the command, and a handler might wait for a
+    // renewal that is under way.
+    pid_ = ::_Fork();  // NOLINT(cppcoreguidelines-prefer-member-initializer): all is ready by now
     if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (pid_ == 0) {
         execute(argument_pointers.data(), variable_pointers.data(), parent, report.write_end.get(),
-                signals);
+                signals, deadline);
     }
-
-    report.write_end.close();
-    if (const auto failure = read_exec_failure(report.read_end.get())) {
-        ::waitpid(pid_, nullptr, 0);
-        throw cannot_execute(*failure, std::generic_category());
-    }
+    start_report_ = std::move(report.read_end);
 }
 
 child_process::~child_process() {
@@ -143,6 +143,7 @@ bool child_process::reap() {
         if (ended == pid_) {
             exit_code_ =
                 WIFSIGNALED(status) ? exit_code::of_signal(WTERMSIG(status)) : WEXITSTATUS(status);
+            start_failure_ = read_start_failure(start_report_->get());
             if (ending_signal_ == 0) return true;
         }
         // Whatever ended may have left children of its own, which are ours now.

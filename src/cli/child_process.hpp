@@ -1,6 +1,8 @@
 /// The command that `run` runs: starting it, signalling it, and learning how it ended.
 #pragma once
 
+#include "../core/file_descriptor.hpp"
+#include "shared_deadline.hpp"
 #include "signal_inbox.hpp"
 
 #include <sys/types.h>
@@ -13,25 +15,20 @@
 
 namespace syncguard::cli {
 
-/// The command could not be executed; `code()` says why.
-class cannot_execute : public std::system_error {
-  public:
-    using std::system_error::system_error;
-};
-
 /// Variables that are set for the command, beside what this process inherited.
 using environment = std::vector<std::pair<std::string, std::string>>;
 
 class child_process {
   public:
     /// Starts `command` (never empty) with the standard streams, signal mask and signal
-    /// dispositions that this process inherited. Throws `cannot_execute` if it is not there or
-    /// cannot be run, `std::system_error` if no process could be made.
+    /// dispositions that this process inherited, unless `deadline` has passed by then. Does not
+    /// wait for the execution: see `start_failure`. Throws `std::system_error` if no process could
+    /// be created.
     ///
     /// The command gets SIGTERM when this process dies, even by SIGKILL: nobody would renew its
     /// lock any more.
     child_process(const std::vector<std::string>& command, const environment& variables,
-                  const signal_inbox& signals);
+                  const signal_inbox& signals, const shared_deadline& deadline);
     child_process(const child_process&) = delete;
     child_process& operator=(const child_process&) = delete;
     /// Ends a command that still runs: it must not outlive its lock.
@@ -52,14 +49,22 @@ class child_process {
     /// when all that it left behind is gone too.
     [[nodiscard]] bool reap();
 
+    /// Why the command was not executed, as an `errno`; `deadline_passed` if its time was over.
+    /// Nothing if it was executed. After `reap` said true.
+    [[nodiscard]] std::optional<int> start_failure() const noexcept { return start_failure_; }
+    static constexpr int deadline_passed = -1;
+
     /// The command's exit code, or 128 plus the signal that killed it. After `reap` said true.
     [[nodiscard]] int exit_code() const noexcept { return *exit_code_; }
 
   private:
     void signal_leftovers(int signal) const noexcept;
 
+    /// Closed without data by a successful execution.
+    std::optional<file_descriptor> start_report_;
     pid_t pid_;
     std::optional<int> exit_code_;
+    std::optional<int> start_failure_;
     int ending_signal_ = 0;  ///< What `terminate` or `kill` sent last.
 };
 

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -46,8 +47,7 @@ environment describe_to_child(const held_lock& lock) {
 
 int report_loss(const run_arguments& arguments, const std::string& why) {
     print_refusal(arguments.common.output(), "lost",
-                  "lost the lock " + in_quotes(arguments.key) + " while the command ran: " + why,
-                  why);
+                  "lost the lock " + in_quotes(arguments.key) + ": " + why, why);
     return exit_code::lost;
 }
 
@@ -76,9 +76,15 @@ bool release(held_lock& lock, const std::string& key) {
 int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox& signals) {
     // What came before there was a command to hand it to is meant for this one.
     throw_if_interrupted(signals);
-    child_process child(arguments.command_line, describe_to_child(lock), signals);
+    if (!lock.valid()) {
+        throw lock_error(error_code::network_timeout,
+                         "its time was over before the command could start; use a longer --ttl");
+    }
+    supervisor supervision(lock, arguments.ttl, signals);
+    child_process child(arguments.command_line, describe_to_child(lock), signals,
+                        supervision.deadline());
 
-    if (auto why_lost = supervisor(lock, arguments.ttl, child, signals).watch()) {
+    if (auto why_lost = supervision.watch(child)) {
         // Perhaps the store still has it and nobody could be told: one quick attempt is polite.
         try {
             (void)lock.release({.timeout = std::chrono::seconds{1}});
@@ -86,6 +92,12 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
             lock.detach();
         }
         return report_loss(arguments, *why_lost);
+    }
+    if (const auto failure = child.start_failure()) {
+        print_error(arguments.common.output(), error_code::invalid_argument,
+                    "cannot run " + in_quotes(arguments.command_line.front()) + ": " +
+                        std::generic_category().message(*failure));
+        return exit_code::of_exec_failure(*failure);
     }
 
     try {
@@ -120,11 +132,6 @@ int run(const run_arguments& arguments) {
         print_refusal(arguments.common.output(), to_string(failure_reason::locked),
                       describe_conflict(arguments.key, arguments.limit));
         return arguments.conflict_exit_code;
-    } catch (const cannot_execute& failure) {
-        print_error(arguments.common.output(), error_code::invalid_argument,
-                    "cannot run " + in_quotes(arguments.command_line.front()) + ": " +
-                        failure.code().message());
-        return exit_code::of_exec_failure(failure.code().value());
     }
 }
 

@@ -24,26 +24,28 @@ std::string why_not_renewed(const std::exception_ptr& failure) {
 
 }  // namespace
 
-supervisor::supervisor(held_lock& lock, milliseconds ttl, child_process& child,
-                       const signal_inbox& signals)
+supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& signals)
     : lock_(lock),
       ttl_(ttl),
-      child_(child),
       signals_(signals),
       // The clock of leases: a machine that wakes from suspension notices at once.
       timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create"),
-      deadline_(lease_clock::now() + lock.remaining()) {
+      deadline_(lease_clock::now() + lock.remaining()),
+      shared_deadline_(deadline_) {
     lock_.on_lost([notice = notice_](const loss& what) { notice->post(what.reason); });
     lock_.keep_alive({.ttl = ttl});
 }
 
-std::optional<std::string> supervisor::watch() {
+std::optional<std::string> supervisor::watch(child_process& child) {
     do {
         sleep_until_something_happens();
         // The lock comes first: this process may have been stopped for longer than it lived.
-        see_to_lock();
-        forward_signals();
-    } while (!child_.reap());
+        see_to_lock(child);
+        forward_signals(child);
+    } while (!child.reap());
+    if (!loss_ && child.start_failure() == child_process::deadline_passed) {
+        loss_ = "its time was over before the command could start";
+    }
     return std::move(loss_);
 }
 
@@ -67,34 +69,35 @@ void supervisor::sleep_until_something_happens() const {
     notice_->clear();
 }
 
-void supervisor::see_to_lock() {
+void supervisor::see_to_lock(child_process& child) {
     const auto now = lease_clock::now();
     // Never later than it really is; of a lease that has ended, the last that was known.
     if (const auto left = lock_.remaining(); left > milliseconds{0}) deadline_ = now + left;
+    shared_deadline_.set(deadline_);
 
     const auto schedule = schedule_end(deadline_, ttl_);
     if (!loss_ && notice_->says_gone()) {
-        lose("it was released by somebody else, or the store lost it",
+        lose(child, "it was released by somebody else, or the store lost it",
              kill_time_after_loss(now, deadline_, ttl_));
     } else if (!loss_ && now >= schedule.terminate_at) {
-        lose(why_not_renewed(lock_.renewal_failure()), schedule.kill_at);
+        lose(child, why_not_renewed(lock_.renewal_failure()), schedule.kill_at);
     }
     if (loss_ && now >= kill_at_ && !killed_) {
         killed_ = true;
-        child_.kill();
+        child.kill();
     }
 }
 
-void supervisor::forward_signals() const {
+void supervisor::forward_signals(const child_process& child) const {
     while (const auto signal = signals_.take()) {
-        if (signal->number != SIGCHLD) child_.forward(*signal);
+        if (signal->number != SIGCHLD) child.forward(*signal);
     }
 }
 
-void supervisor::lose(std::string why, lease_clock::time_point kill_at) {
+void supervisor::lose(child_process& child, std::string why, lease_clock::time_point kill_at) {
     loss_ = std::move(why);
     kill_at_ = kill_at;
-    child_.terminate();
+    child.terminate();
 }
 
 }  // namespace syncguard::cli

@@ -38,10 +38,22 @@ any_backend open_memory(const backend_url& url, backend_options options) {
 
 #ifdef SYNCGUARD_WITH_SQLITE
 any_backend open_sqlite(const backend_url& url, backend_options options) {
-    url.refuse_options();
+    sqlite::options opts;
+    for (const auto& [name, value] : url.options()) {
+        if (name != "allow_remote_filesystem") {
+            throw lock_error(error_code::invalid_argument, "'sqlite:' has no option '" + name +
+                                                               "', only allow_remote_filesystem");
+        }
+        if (value != "true" && value != "false") {
+            throw lock_error(error_code::invalid_argument,
+                             "allow_remote_filesystem must be true or false");
+        }
+        opts.allow_remote_filesystem = value == "true";
+    }
     std::string_view body = url.body();
     if (body.starts_with("//")) body.remove_prefix(2);
-    return sqlite::backend({.path = percent_decoded(body)}, std::move(options));
+    opts.path = percent_decoded(body);
+    return sqlite::backend(std::move(opts), std::move(options));
 }
 #else
 constexpr opener open_sqlite = nullptr;

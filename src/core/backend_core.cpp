@@ -1,4 +1,6 @@
 #include "fence_limits.hpp"
+#include "fork_generation.hpp"
+#include "fork_guard.hpp"
 #include "longest_wait.hpp"
 #include "ttl_limits.hpp"
 #include "waiting_line.hpp"
@@ -29,14 +31,18 @@ struct call {
 
 namespace {
 
-void bound_call(call& made, milliseconds timeout, const backend_options& defaults,
-                std::stop_token stop) {
+void check_limits(milliseconds timeout, const std::stop_token& stop) {
     if (timeout < milliseconds{0}) {
         throw lock_error(error_code::invalid_argument, "a timeout cannot be negative");
     }
     if (stop.stop_requested()) {
         throw lock_error(error_code::aborted, "the operation was cancelled before it began");
     }
+}
+
+void bound_call(call& made, milliseconds timeout, const backend_options& defaults,
+                std::stop_token stop) {
+    check_limits(timeout, stop);
     const milliseconds allowed = timeout == milliseconds{0} ? defaults.operation_timeout : timeout;
     made.limits.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed);
     made.limits.stop = std::move(stop);
@@ -130,11 +136,22 @@ std::exception_ptr with_context(const call& made, std::exception_ptr failure) {
 
 }  // namespace
 
-backend_core::backend_core(std::shared_ptr<engine> store, backend_options options)
+backend_core::backend_core(std::shared_ptr<engine> store, backend_options options,
+                           bool needs_fences)
     : store_(std::move(store)),
       options_(std::move(options)),
-      line_(std::make_unique<waiting_line>()) {
+      line_(std::make_unique<waiting_line>()),
+      needs_fences_(needs_fences),
+      process_(fork_generation()) {
     if (!store_) throw lock_error(error_code::invalid_argument, "a backend needs an engine");
+    if (needs_fences_ && !store_->capabilities().supports_fencing) {
+        throw lock_error(error_code::invalid_argument,
+                         "the engine '" + std::string(store_->capabilities().backend) +
+                             "' has no fences; use a basic_backend whose capabilities say so");
+    }
+    if (!(options_.clock_drift >= 0.01 && options_.clock_drift <= 0.5)) {
+        throw lock_error(error_code::invalid_argument, "clock_drift must be from 0.01 to 0.5");
+    }
     if (options_.operation_timeout <= milliseconds{0}) {
         throw lock_error(error_code::invalid_argument, "operation_timeout must be positive");
     }
@@ -143,34 +160,80 @@ backend_core::backend_core(std::shared_ptr<engine> store, backend_options option
     }
 }
 
-backend_core::~backend_core() = default;
+backend_core::~backend_core() {
+    if (fork_guard::covers(process_)) return;
+    // Closing what is shared with the parent process would disturb it: the copy stays as it is.
+    (void)line_.release();
+    (void)new std::shared_ptr<engine>(std::move(store_));
+}
 
 backend_core::lease_pointer backend_core::conclude_acquire(call& made, const outcome& answer,
                                                            disposal how_to_dispose) const {
     if (!answer.ok) return nullptr;
     const auto& asked = std::get<acquire_request>(*made.what);
     const auto began = answer.attempt_began.value_or(made.sent_at);
+    lease_pointer granted;
     try {
+        check_grant(answer);
         warn_if_fence_runs_out(answer.fence, made.key, options_.on_warning);
-        return std::make_shared<lease_core>(grant{.backend = shared_from_this(),
-                                                  .key = std::move(made.key),
-                                                  .id = asked.id,
-                                                  .fence = answer.fence,
-                                                  .expires_at = answer.expires_at,
-                                                  .ttl = made.ttl,
-                                                  .deadline = began + made.ttl},
-                                            how_to_dispose);
+        granted = std::make_shared<lease_core>(grant{.backend = shared_from_this(),
+                                                     .key = made.key,
+                                                     .id = asked.id,
+                                                     .fence = answer.fence,
+                                                     .expires_at = answer.expires_at,
+                                                     .ttl = made.ttl,
+                                                     .sent_at = began},
+                                               how_to_dispose);
     } catch (...) {
-        // Nobody will ever own this grant: out of memory must not leave the key locked.
-        const auto deadline = std::chrono::steady_clock::now() + options_.operation_timeout;
-        store_->start(release_request{asked.id}, {.deadline = deadline, .stop = {}},
-                      [self = shared_from_this()](std::exception_ptr, outcome) {});
+        // No lease will ever own this grant: the key must not stay locked.
+        release_in_background(asked.id, made.key);
         throw;
     }
+    if (granted->valid()) return granted;
+    // The caller has not begun to work, and must not: another client may hold the lock by now.
+    granted->dispose_without_waiting();
+    throw grant_expired(error_code::network_timeout,
+                        "the lock was granted, but the answer came when its time was over; it is "
+                        "released. Use a longer TTL, or look at what delays the store's answers",
+                        {.key = granted->key(), .lock_id = granted->id().to_string()});
+}
+
+void backend_core::release_in_background(const lock_id& id, std::string_view key) const {
+    auto owned_key = std::make_shared<const std::string>(key);
+    const std::string_view stable_key = *owned_key;
+    const auto deadline = std::chrono::steady_clock::now() + options_.operation_timeout;
+    store_->start(release_request{id, stable_key}, {.deadline = deadline, .stop = {}},
+                  [self = shared_from_this(), owned_key = std::move(owned_key)](std::exception_ptr,
+                                                                                outcome) {});
+}
+
+/// Engines of this library cannot fail here; those of others can.
+void backend_core::check_grant(const outcome& answer) const {
+    if (!needs_fences_) return;
+    static const fence greatest = fence::from_counter(fence::max_counter);
+    if (answer.fence > fence() && answer.fence <= greatest) return;
+    throw lock_error(error_code::internal, "the engine granted the lock with the fence " +
+                                               answer.fence.to_string() +
+                                               ", which is out of range; the lock is released");
+}
+
+/// In a child process that ran no fork handlers the engine's connections, threads and mutexes are
+/// still those of the parent.
+void backend_core::check_process() const {
+    if (fork_guard::covers(process_)) return;
+    throw lock_error(error_code::internal,
+                     "this process was created from the backend's by a system call that runs no "
+                     "fork handlers; create a new backend in it");
+}
+
+void backend_core::check_extend(const extend_options& options, const std::stop_token& stop) const {
+    (void)checked_ttl(options.ttl);
+    check_limits(options.timeout, stop);
 }
 
 outcome backend_core::perform(const call& made) const {
     try {
+        check_process();
         return store_->perform(*made.what, made.limits);
     } catch (...) {
         rethrow_with_context(made);
@@ -228,6 +291,7 @@ void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> do
     completion finish;
     std::shared_ptr<call> made;
     try {
+        check_process();
         made = std::make_shared<call>();
         prepare(*made);
         finish = [made, conclude, done, self = shared_from_this()](std::exception_ptr failure,

@@ -5,8 +5,9 @@
 
 namespace syncguard {
 
-/// A number that is one greater in a forked child than in its parent. What remembers it can tell
-/// that threads, locks and random bytes from before belong to another process.
+/// A number that is greater in a child process than in its parent, however the child was created,
+/// unless both share their memory. An object that stores it can detect that the threads, locks and
+/// connections it refers to belong to another process.
 [[nodiscard]] std::uint32_t fork_generation() noexcept;
 
 }  // namespace syncguard

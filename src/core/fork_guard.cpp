@@ -4,8 +4,9 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 
 namespace syncguard {
 
@@ -13,29 +14,43 @@ namespace {
 
 struct fork_registry {
     std::mutex mutex;
-    std::unordered_set<fork_participant*> participants;
+    /// With the generation in which each was added.
+    std::unordered_map<fork_participant*, std::uint32_t> participants;
 };
 
+/// The last child in which the handlers ran.
+std::atomic<std::uint32_t> last_handled{0};
+/// They ran in every child from the one after this generation to the last.
+std::atomic<std::uint32_t> handled_since{0};
+
+void note_handled_fork() noexcept {
+    const auto generation = fork_generation();
+    const auto parent = generation - 1;
+    if (last_handled != parent) handled_since = parent;
+    last_handled = generation;
+}
+
 fork_registry& registry() {
-    // Never destroyed: a fork can happen while the program's statics go down.
+    // Never destroyed: a fork can happen while the program's statics are destroyed.
     static auto* const instance = [] {
         auto* made = new fork_registry;
-        // Its handler must come first: participants in the child rely on the new number.
+        // In case it registers a handler: that must run before the participants' in the child.
         (void)fork_generation();
         ::pthread_atfork(
             [] {
                 registry().mutex.lock();
-                for (auto* each : registry().participants)
-                    each->before_fork();
+                for (const auto& [participant, generation] : registry().participants)
+                    if (fork_guard::covers(generation)) participant->before_fork();
             },
             [] {
-                for (auto* each : registry().participants)
-                    each->after_fork_in_parent();
+                for (const auto& [participant, generation] : registry().participants)
+                    if (fork_guard::covers(generation)) participant->after_fork_in_parent();
                 registry().mutex.unlock();
             },
             [] {
-                for (auto* each : registry().participants)
-                    each->after_fork_in_child();
+                note_handled_fork();
+                for (const auto& [participant, generation] : registry().participants)
+                    if (fork_guard::covers(generation)) participant->after_fork_in_child();
                 registry().mutex.unlock();
             });
         return made;
@@ -48,13 +63,18 @@ fork_registry& registry() {
 void fork_guard::add(fork_participant& participant) {
     auto& known = registry();
     const std::lock_guard guard(known.mutex);
-    known.participants.insert(&participant);
+    known.participants.insert_or_assign(&participant, fork_generation());
 }
 
 void fork_guard::remove(fork_participant& participant) noexcept {
     auto& known = registry();
     const std::lock_guard guard(known.mutex);
     known.participants.erase(&participant);
+}
+
+bool fork_guard::covers(std::uint32_t generation) noexcept {
+    const auto current = fork_generation();
+    return generation == current || (last_handled == current && generation >= handled_since);
 }
 
 }  // namespace syncguard

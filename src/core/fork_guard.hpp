@@ -1,6 +1,8 @@
 /// What must not be caught in the middle when the process forks.
 #pragma once
 
+#include <cstdint>
+
 namespace syncguard {
 
 /// Something with state that a fork must find at rest. While it is registered, it is asked around
@@ -23,6 +25,10 @@ class fork_guard {
     static void add(fork_participant& participant);
     /// Must not be called while the participant holds what `before_fork` waits for.
     static void remove(fork_participant& participant) noexcept;
+
+    /// Whether state from the process with that `fork_generation` is usable here: every fork from
+    /// it to this process called the participants. `_Fork` and the bare system calls do not.
+    [[nodiscard]] static bool covers(std::uint32_t generation) noexcept;
 };
 
 }  // namespace syncguard

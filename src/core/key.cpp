@@ -19,7 +19,7 @@ namespace {
     throw lock_error(error_code::invalid_argument, why);
 }
 
-std::string to_nfc(std::string_view text) {
+std::string compose(std::string_view text) {
     if (is_ascii(text)) return std::string(text);
 
     utf8proc_uint8_t* mapped = nullptr;
@@ -31,6 +31,20 @@ std::string to_nfc(std::string_view text) {
     if (length == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
     if (length < 0) refuse("the text is not valid UTF-8");
     return {reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(length)};
+}
+
+/// U+11A7 composes with nothing before or after it, but utf8proc (2.8) drops it behind a Hangul
+/// syllable: what is on either side of it is composed by itself.
+std::string to_nfc(std::string_view text) {
+    constexpr std::string_view inert = "\u11A7";
+    std::string normal;
+    while (true) {
+        const std::size_t end = text.find(inert);
+        normal += compose(text.substr(0, end));
+        if (end == std::string_view::npos) return normal;
+        normal += inert;
+        text.remove_prefix(end + inert.size());
+    }
 }
 
 /// Calls `visit` with the UTF-16 code units of valid UTF-8.

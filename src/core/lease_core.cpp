@@ -19,10 +19,12 @@ lease_core::lease_core(grant granted, disposal how_to_dispose)
       id_(granted.id),
       fence_(granted.fence),
       expires_at_(granted.expires_at.time_since_epoch().count()),
-      deadline_(granted.deadline.time_since_epoch().count()),
       ttl_(granted.ttl),
+      extensions_(granted.sent_at, granted.ttl, backend_->options().clock_drift),
       how_to_dispose_(how_to_dispose),
-      owning_process_(fork_generation()) {}
+      owning_process_(fork_generation()) {
+    publish_deadline();
+}
 
 lease_core::~lease_core() {
     // In a forked child it belongs to what the parent's threads may have left in the middle of
@@ -43,6 +45,15 @@ unix_time lease_core::expires_at() const noexcept {
 lease_clock::time_point lease_core::deadline() const noexcept {
     return lease_clock::time_point(
         lease_clock::duration(deadline_.load(std::memory_order_acquire)));
+}
+
+lease_clock::time_point lease_core::renewed_at() const noexcept {
+    return lease_clock::time_point(
+        lease_clock::duration(renewed_at_.load(std::memory_order_acquire)));
+}
+
+milliseconds lease_core::renewal_span() const noexcept {
+    return std::chrono::floor<milliseconds>(deadline() - renewed_at());
 }
 
 bool lease_core::valid() noexcept {
@@ -84,6 +95,8 @@ void lease_core::end_release(bool failed) noexcept {
     // Not simply stored: meanwhile the lock may have been found gone, or detached.
     state expected = state::releasing;
     state_.compare_exchange_strong(expected, failed ? state::in_doubt : state::gone);
+    // The lease is gone, so this is the last chance to free the lock.
+    if (failed && disposed_while_releasing_.exchange(false)) dispose_in_background(nullptr);
 }
 
 release_result lease_core::release(const call_options& options, std::stop_token stop) {
@@ -113,81 +126,108 @@ void lease_core::start_release(const call_options& options, std::stop_token stop
                             });
 }
 
-bool lease_core::begin_extend() noexcept {
-    if (state_ != state::held || !in_owning_process()) return false;
-    const std::lock_guard guard(extending_);
-    if (extends_under_way_++ == 0) earliest_of_overlapping_ = lease_clock::time_point::max();
-    return true;
+/// Nothing if the lease is not valid: an expired lock is never revived, so there is nothing to ask.
+std::optional<lease_deadline::ticket> lease_core::begin_extend(milliseconds ttl) {
+    if (!valid()) return {};
+    lease_deadline::ticket extension{};
+    bool ends_earlier = false;
+    {
+        const std::lock_guard guard(extending_);
+        const auto before = deadline();
+        extension = extensions_.send(lease_clock::now(), ttl);
+        publish_deadline();
+        ends_earlier = deadline() < before;
+    }
+    if (ends_earlier) tell_keeper_of_deadline();
+    return extension;
 }
 
-/// `result` is null if the extension failed. It becomes that of a lock that is not held where an
-/// extension came too late.
-void lease_core::end_extend(extend_result* result, lease_clock::time_point deadline) noexcept {
+/// `result` is null if the call failed. It becomes that of a lock that is not held where the answer
+/// came too late.
+void lease_core::end_extend(extend_result* result, lease_deadline::ticket extension) noexcept {
     std::optional<loss_reason> found_lost;
     {
         const std::lock_guard guard(extending_);
-        --extends_under_way_;
-        if (result == nullptr) return;
-        found_lost = note_extension(*result, deadline);
+        if (result == nullptr) {
+            extensions_.mark_unknown(extension);
+            return;
+        }
+        found_lost = note_extension(*result, extension);
     }
-    tell_keeper_of_extension(result->ok, found_lost);
+    if (found_lost) {
+        tell_keeper_of_loss(*found_lost);
+    } else if (result->ok) {
+        tell_keeper_of_deadline();
+    }
 }
 
 /// With the lock held. Returns why the lease is lost, if it is by this answer.
 std::optional<loss_reason> lease_core::note_extension(extend_result& result,
-                                                      lease_clock::time_point new_deadline) {
+                                                      lease_deadline::ticket extension) noexcept {
     state expected = state::held;
     if (!result.ok) {
         if (state_.compare_exchange_strong(expected, state::lost)) return loss_reason::not_held;
         if (expected != state::lost) state_ = state::gone;
         return {};
     }
-    // A loss that may have been told, or seen, is final.
-    if (supervision_ != nullptr && (state_ != state::held || lease_clock::now() >= deadline())) {
+    // Between the deadline and this answer another client may have held the lock, and a loss that
+    // was announced, or seen by `valid()`, is final.
+    const auto now = lease_clock::now();
+    if (state_ != state::held || now >= deadline()) {
         result = {};
         if (state_.compare_exchange_strong(expected, state::in_doubt)) return loss_reason::expired;
         return {};
     }
-    // Of extensions that overlap nobody knows which the store did last: the shorter one counts.
-    earliest_of_overlapping_ = std::min(earliest_of_overlapping_, new_deadline);
+    extensions_.acknowledge(extension, now);
     expires_at_ = result.expires_at.time_since_epoch().count();
-    deadline_ = earliest_of_overlapping_.time_since_epoch().count();
+    publish_deadline();
     return {};
 }
 
+/// With the lock held, but for the constructor.
+void lease_core::publish_deadline() noexcept {
+    deadline_ = extensions_.deadline().time_since_epoch().count();
+    renewed_at_ = extensions_.renewed_at().time_since_epoch().count();
+}
+
 extend_result lease_core::extend(const extend_options& options, std::stop_token stop) {
-    if (!begin_extend()) return {};
-    const auto sent_at = lease_clock::now();
+    backend_->check_extend(options, stop);
+    const auto extension = begin_extend(options.ttl);
+    if (!extension) return {};
     try {
         extend_result result = backend_->extend(id_, key_, options, std::move(stop));
-        end_extend(&result, sent_at + options.ttl);
+        end_extend(&result, *extension);
         return result;
     } catch (...) {
-        end_extend(nullptr, {});
+        end_extend(nullptr, *extension);
         throw;
     }
 }
 
 void lease_core::start_extend(const extend_options& options, std::stop_token stop,
                               std::function<void(std::exception_ptr, extend_result)> done) {
-    if (!begin_extend()) {
+    std::optional<lease_deadline::ticket> extension;
+    try {
+        backend_->check_extend(options, stop);
+        extension = begin_extend(options.ttl);
+    } catch (...) {
+        done(std::current_exception(), {});
+        return;
+    }
+    if (!extension) {
         done(nullptr, {});
         return;
     }
     std::function<void(std::exception_ptr, extend_result)> finish;
     try {
-        finish = [self = shared_from_this(), done = std::move(done), sent_at = lease_clock::now(),
-                  ttl = options.ttl](std::exception_ptr failure, extend_result result) mutable {
-            if (failure) {
-                self->end_extend(nullptr, {});
-            } else {
-                self->end_extend(&result, sent_at + ttl);
-            }
+        finish = [self = shared_from_this(), done = std::move(done), extension = *extension](
+                     std::exception_ptr failure, extend_result result) mutable {
+            self->end_extend(failure ? nullptr : &result, extension);
             self.reset();
             done(std::move(failure), result);
         };
     } catch (...) {
-        end_extend(nullptr, {});
+        end_extend(nullptr, *extension);
         throw;
     }
     backend_->start_extend(id_, key_, options, std::move(stop), std::move(finish));
@@ -199,6 +239,15 @@ void lease_core::detach() noexcept {
 }
 
 void lease_core::dispose() noexcept {
+    if (state_ == state::releasing && in_owning_process()) {
+        // An asynchronous release is in flight, and may be cancelled or fail after this.
+        disposed_while_releasing_ = true;
+        if (state_ == state::releasing) {
+            end_supervision();
+            return;
+        }
+        disposed_while_releasing_ = false;  // it has just ended
+    }
     (void)release_at_the_end();
     // What a handler refers to often ends where its lease does.
     if (how_to_dispose_ == disposal::blocking) wait_for_handler();

@@ -4,6 +4,7 @@
 
 #include <syncguard/detail/lease_core.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -102,7 +103,7 @@ void lease_core::start_renewal(milliseconds ttl) noexcept {
     };
     try {
         start_extend(
-            {.ttl = ttl, .timeout = renewal_timeout(ttl)}, {},
+            {.ttl = ttl, .timeout = renewal_timeout(std::min(ttl, renewal_span()))}, {},
             [self = shared_from_this(), tell_keeper](std::exception_ptr failure, extend_result) {
                 tell_keeper(*self, std::move(failure));
             });
@@ -119,16 +120,16 @@ void lease_core::expire() noexcept {
     lease_keeper::of_this_process().lose(*supervision, loss_reason::expired);
 }
 
-void lease_core::tell_keeper_of_extension(bool extended,
-                                          std::optional<loss_reason> found_lost) noexcept {
+void lease_core::tell_keeper_of_loss(loss_reason reason) noexcept {
     auto* supervision = supervision_.load();
     if (supervision == nullptr || !in_owning_process()) return;
-    auto& keeper = lease_keeper::of_this_process();
-    if (found_lost) {
-        keeper.lose(*supervision, *found_lost);
-    } else if (extended) {
-        keeper.deadline_moved(*supervision);
-    }
+    lease_keeper::of_this_process().lose(*supervision, reason);
+}
+
+void lease_core::tell_keeper_of_deadline() noexcept {
+    auto* supervision = supervision_.load();
+    if (supervision == nullptr || !in_owning_process()) return;
+    lease_keeper::of_this_process().deadline_moved(*supervision);
 }
 
 void lease_core::finish_work() {

@@ -24,8 +24,9 @@ constexpr std::size_t errands_at_a_time = 256;
 constexpr milliseconds breather{5};
 
 renewal_step next_step_of(const lease_supervision& whose, lease_clock::time_point now) noexcept {
-    return next_step({.deadline = whose.lease.deadline(),
-                      .ttl = whose.renewal_ttl,
+    return next_step({.renewed_at = whose.lease.renewed_at(),
+                      .deadline = whose.lease.deadline(),
+                      .is_renewed = whose.renewal_ttl > milliseconds{0},
                       .renewal_under_way = whose.renewal_under_way,
                       .retry_not_before = whose.retry_not_before},
                      now);
@@ -76,7 +77,8 @@ void lease_keeper::renewal_ended(lease_supervision& whose, std::exception_ptr fa
     const std::lock_guard guard(mutex_);
     whose.renewal_under_way = false;
     if (failure) {
-        whose.retry_not_before = lease_clock::now() + renewal_retry_pause(whose.renewal_ttl);
+        whose.retry_not_before =
+            lease_clock::now() + renewal_retry_pause(whose.lease.renewal_span());
     }
     whose.renewal_failure.swap(failure);
     plan(whose);

@@ -106,6 +106,8 @@ class waiting_caller {
                                     steady_clock::now() +
                                         bounded_wait(std::max(*made.locked_for, shortest_pause)));
                 }
+            } catch (const grant_expired&) {
+                last_failure_ = std::current_exception();
             } catch (const lock_error& failure) {
                 const bool own_deadline =
                     failure.code() == error_code::network_timeout && left() <= milliseconds{0};
@@ -171,6 +173,15 @@ std::shared_ptr<lease_core> acquire_with_retries(const backend_core& backend, st
                                                  const lock_options& options) {
     refuse_negative(options);
     return waiting_caller(backend, key, options).wait();
+}
+
+void refuse_if_expired(lease_core& lease) {
+    if (lease.valid()) return;
+    lease.dispose();
+    throw lock_error(error_code::acquisition_timeout,
+                     "the lock's time was over before the work under it could begin; use a longer "
+                     "TTL",
+                     {.key = lease.key(), .lock_id = lease.id().to_string()});
 }
 
 }  // namespace syncguard::detail

@@ -1,5 +1,4 @@
 #include "base64url.hpp"
-#include "fork_generation.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/lock_id.hpp>
@@ -10,56 +9,34 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <span>
 #include <system_error>
 
 namespace syncguard {
 
 namespace {
 
-/// Random bytes from the kernel, fetched in bulk because a system call for each id would cost more
-/// than everything else. Bytes are wiped as they are used, and a forked child starts afresh.
-class random_reserve {
-  public:
-    std::array<std::uint8_t, 16> take() {
-        if (used_ == bytes_.size() || generation_ != fork_generation()) refill();
-        std::array<std::uint8_t, 16> taken{};
-        const auto next = std::span(bytes_).subspan(used_, taken.size());
-        std::copy(next.begin(), next.end(), taken.begin());
-        std::fill(next.begin(), next.end(), std::uint8_t{0});
-        used_ += taken.size();
-        return taken;
-    }
-
-  private:
-    void refill() {
-        std::size_t filled = 0;
-        while (filled < bytes_.size()) {
-            const ssize_t got = ::getrandom(bytes_.data() + filled, bytes_.size() - filled, 0);
-            if (got < 0) {
-                if (errno == EINTR) continue;
-                throw lock_error(error_code::internal,
-                                 "the system's random number generator failed: " +
-                                     std::generic_category().message(errno));
-            }
+/// A system call for each id. A buffer of random bytes would be repeated in a copy of this memory:
+/// a process that was created without fork handlers, or a virtual machine that was resumed twice.
+std::array<std::uint8_t, 16> random_bytes() {
+    std::array<std::uint8_t, 16> bytes{};
+    std::size_t filled = 0;
+    while (filled < bytes.size()) {
+        const ssize_t got = ::getrandom(bytes.data() + filled, bytes.size() - filled, 0);
+        if (got >= 0) {
             filled += static_cast<std::size_t>(got);
+        } else if (errno != EINTR) {
+            throw lock_error(error_code::internal, "the system's random number generator failed: " +
+                                                       std::generic_category().message(errno));
         }
-        generation_ = fork_generation();
-        used_ = 0;
     }
-
-    std::array<std::uint8_t, 4096> bytes_{};
-    std::size_t used_ = bytes_.size();
-    std::uint32_t generation_ = 0;
-};
+    return bytes;
+}
 
 }  // namespace
 
 lock_id lock_id::generate() {
-    thread_local random_reserve reserve;
     lock_id id;
-    id.text_ = base64url(reserve.take());
+    id.text_ = base64url(random_bytes());
     return id;
 }
 

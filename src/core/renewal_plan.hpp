@@ -5,23 +5,24 @@
 
 namespace syncguard {
 
-/// When a lease that ends at `deadline` is renewed: a third of `ttl` after it was last, or a little
-/// earlier, at a time that it shares with others, so that thousands renew in few batches.
-[[nodiscard]] lease_clock::time_point renewal_time(lease_clock::time_point deadline,
-                                                   milliseconds ttl) noexcept;
+/// When a lease is renewed that was last renewed at `renewed_at` and ends at `deadline`: after a
+/// third of that time or a little earlier, at a time that it shares with others, so that thousands
+/// renew in few batches.
+[[nodiscard]] lease_clock::time_point renewal_time(lease_clock::time_point renewed_at,
+                                                   lease_clock::time_point deadline) noexcept;
 
-/// The pause after a renewal that failed.
-[[nodiscard]] milliseconds renewal_retry_pause(milliseconds ttl) noexcept;
+/// The pause after a renewal that failed. `span` is the time from the last renewal to the deadline.
+[[nodiscard]] milliseconds renewal_retry_pause(milliseconds span) noexcept;
 
 /// How long one renewal may take: short enough that a request that got lost leaves time for
 /// another.
-[[nodiscard]] milliseconds renewal_timeout(milliseconds ttl) noexcept;
+[[nodiscard]] milliseconds renewal_timeout(milliseconds span) noexcept;
 
 /// What is known of a lease that somebody looks after.
 struct renewal_plan {
+    lease_clock::time_point renewed_at;
     lease_clock::time_point deadline;
-    /// Of renewals. Zero: it is watched, and not renewed.
-    milliseconds ttl{0};
+    bool is_renewed = false;  ///< If not, the lease is only watched.
     bool renewal_under_way = false;
     /// After a renewal that failed.
     lease_clock::time_point retry_not_before{};

@@ -8,9 +8,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// How often "not found" is not believed: the acquisition may still be under way to the server.
-constexpr unsigned doubts = 2;
-
 constexpr milliseconds pause_before_repetition{1'000};
 constexpr milliseconds pause_at_the_end{100};
 
@@ -18,18 +15,15 @@ constexpr auto longest_cleanup = 10s;
 
 }  // namespace
 
-background_release::background_release(const lock_id& id, std::string key, time_point lock_ends_at,
-                                       const std::shared_ptr<client>& by)
+background_undo::background_undo(const lock_id& id, std::string key, time_point lock_ends_at,
+                                 const std::shared_ptr<client>& by)
     : operation(lock_ends_at), id_(id), key_(std::move(key)), client_(by) {}
 
-boost::asio::awaitable<void> background_release::run(lock_store& store, net::interruption& limits) {
-    for (unsigned not_found = 0; not_found <= doubts;) {
+boost::asio::awaitable<void> background_undo::run(lock_store& store, net::interruption& limits) {
+    while (true) {
         try {
-            const release_request what{.id = id_, .key = key_};
-            attempts so_far;
-            const auto answer = co_await store.release(what, limits, so_far);
-            if (answer.ok) co_return;
-            ++not_found;
+            co_await store.undo(id_, key_, limits);
+            co_return;
         } catch (const lock_error&) {  // the server may come back
         }
         const auto owner = client_.lock();

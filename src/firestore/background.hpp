@@ -10,12 +10,12 @@
 
 namespace syncguard::firestore {
 
-/// The release of a lock that was perhaps granted, though nobody knows of it. It goes on until the
-/// server has answered, or until the lock has ended by itself.
-class background_release : public operation {
+/// Undoes an acquisition whose outcome is unknown, or whose caller is gone. Repeats it until the
+/// server has acknowledged it, or until the lock has ended by itself.
+class background_undo : public operation {
   public:
-    background_release(const lock_id& id, std::string key, time_point lock_ends_at,
-                       const std::shared_ptr<client>& by);
+    background_undo(const lock_id& id, std::string key, time_point lock_ends_at,
+                    const std::shared_ptr<client>& by);
 
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,

@@ -7,11 +7,23 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace syncguard::firestore {
 
 [[nodiscard]] std::uint64_t counter_of(const fence& token);
+
+/// Whether a lock is that of a key, which is in NFC. Keys may share a document, such as `a` and
+/// `a/`.
+[[nodiscard]] bool is_lock_of(const lock_record& lock, std::string_view key);
+
+/// The live lock that keeps others from acquiring the key; null if there is none.
+[[nodiscard]] const lock_record* blocking_lock(const stored_pair& read, unix_time now);
+
+/// The first fence that no lock of the key can have had. Throws `lock_error` (internal) if the
+/// fence counter is at its end.
+[[nodiscard]] fence next_fence(const stored_pair& read);
 
 /// How long a lock can stand in the way, if nothing happens.
 [[nodiscard]] milliseconds time_until_free(const lock_record& lock, unix_time now);

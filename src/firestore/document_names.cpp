@@ -22,10 +22,6 @@ bool is_reserved(std::string_view id) {
            (id.size() >= 4 && id.starts_with("__") && id.ends_with("__"));
 }
 
-bool can_be_document_id(std::string_view id) {
-    return id.find('/') == std::string_view::npos && !is_reserved(id);
-}
-
 /// What goes into a URL as it is, and is no step to somewhere else in its path.
 bool is_plain(std::string_view text) {
     return !text.empty() && text != "." && text != ".." &&
@@ -78,18 +74,43 @@ document_names::document_names(const options& store)
 }
 
 document_names::pair document_names::of(std::string_view key) const {
-    const std::string id = lock_document_id(key);
-    return {.lock = root_ + "/" + locks_ + "/" + id,
-            .counter = root_ + "/" + counters_ + "/" + counter_document_id(id)};
+    const auto lock_name = [this](std::string_view id) {
+        return root_ + "/" + locks_ + "/" + std::string(id);
+    };
+    const auto counter_name = [this](std::string_view id) {
+        return root_ + "/" + counters_ + "/" + std::string(id);
+    };
+    const std::string id = make_storage_key("", key, budget);
+    const auto lock_path = document_path(id);
+    const auto counter_path = document_path(make_fence_key("", id, budget));
+    const bool has_path = lock_path && counter_path;
+    pair names;
+    if (has_path) {
+        names.lock = lock_name(*lock_path);
+        names.counter = counter_name(*counter_path);
+        if (id.find('/') == std::string::npos) return names;
+    }
+    // Peers cannot lock a key without a path. Former versions hashed every key with a slash.
+    const std::string hash = short_hash(id);
+    (has_path ? names.former_lock : names.lock) = lock_name(hash);
+    (has_path ? names.former_counter : names.counter) =
+        counter_name(make_fence_key("", hash, budget));
+    return names;
 }
 
-std::string lock_document_id(std::string_view key) {
-    std::string id = make_storage_key("", key, budget);
-    return can_be_document_id(id) ? id : short_hash(id);
-}
-
-std::string counter_document_id(std::string_view lock_id) {
-    return make_fence_key("", lock_id, budget);
+std::optional<std::string> document_path(std::string_view name) {
+    if (name.starts_with('/')) name.remove_prefix(1);
+    if (name.ends_with('/')) name.remove_suffix(1);
+    std::size_t segments = 0;
+    for (std::size_t begin = 0; begin <= name.size(); ++segments) {
+        const auto end = std::min(name.find('/', begin), name.size());
+        const auto segment = name.substr(begin, end - begin);
+        if (segment.empty() || is_reserved(segment)) return std::nullopt;
+        begin = end + 1;
+    }
+    // Collections and documents alternate, and a document comes first and last.
+    if (segments % 2 == 0) return std::nullopt;
+    return std::string(name);
 }
 
 }  // namespace syncguard::firestore

@@ -3,6 +3,7 @@
 
 #include <syncguard/firestore.hpp>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,10 +16,13 @@ class document_names {
     /// be one, or if the collections are the same.
     explicit document_names(const options& store);
 
-    /// What both documents of a key are called.
+    /// The two documents of a key.
     struct pair {
         std::string lock;
         std::string counter;
+        /// Where former versions of this library kept the same key; empty if at the same place.
+        std::string former_lock;
+        std::string former_counter;
     };
     [[nodiscard]] pair of(std::string_view key) const;
 
@@ -32,11 +36,9 @@ class document_names {
     std::string counters_;
 };
 
-/// The id of a lock's document: the storage key, hashed where the service does not take it as it
-/// is.
-[[nodiscard]] std::string lock_document_id(std::string_view key);
-
-/// The id of the document of that lock's fence counter.
-[[nodiscard]] std::string counter_document_id(std::string_view lock_id);
+/// What Google's client libraries refer to by `collection.doc(name)`, relative to the collection:
+/// the name's segments between slashes, without a slash at the beginning and at the end. Nothing
+/// where they or the service refuse the name.
+[[nodiscard]] std::optional<std::string> document_path(std::string_view name);
 
 }  // namespace syncguard::firestore

@@ -123,6 +123,16 @@ json::object unchanged(const std::optional<Stored>& read) {
     return {{"updateTime", read->version}};
 }
 
+std::vector<std::string> names_to_read(const document_names::pair& names, bool with_counter) {
+    std::vector<std::string> wanted{names.lock};
+    if (with_counter) wanted.push_back(names.counter);
+    if (!names.former_lock.empty()) {
+        wanted.push_back(names.former_lock);
+        if (with_counter) wanted.push_back(names.former_counter);
+    }
+    return wanted;
+}
+
 json::value parse(std::string_view body) {
     json::error_code problem;
     auto parsed = json::parse(json::string_view(body.data(), body.size()), problem);
@@ -157,15 +167,31 @@ const json::object& checked_entry(const json::value& entry) {
     throw to_lock_error(status, status_in(*error), "Firestore");
 }
 
-std::string in_writes(json::array writes) {
-    return json::serialize(json::object{{"writes", std::move(writes)}});
+commit_request in_writes(json::array writes) {
+    const auto count = writes.size();
+    return {.body = json::serialize(json::object{{"writes", std::move(writes)}}), .writes = count};
+}
+
+json::object removal_of(std::string_view name, std::string_view as_read) {
+    json::object precondition{{"updateTime", json::string_view(as_read.data(), as_read.size())}};
+    return {{"delete", json::string_view(name.data(), name.size())},
+            {"currentDocument", std::move(precondition)}};
+}
+
+json::object update_of_counter(const document_names::pair& names,
+                               const std::optional<stored_counter>& read, std::string_view key,
+                               const fence& last) {
+    json::object fields{{"fence", text(last.str())}, {"keyDebug", text(key)}};
+    return {{"update", {{"name", names.counter}, {"fields", std::move(fields)}}},
+            {"currentDocument", unchanged(read)}};
 }
 
 }  // namespace
 
 std::string encode_read(const document_names::pair& names, bool with_counter) {
-    json::array wanted{json::string(names.lock)};
-    if (with_counter) wanted.emplace_back(json::string(names.counter));
+    json::array wanted;
+    for (const auto& name : names_to_read(names, with_counter))
+        wanted.emplace_back(json::string(name));
     return json::serialize(json::object{{"documents", std::move(wanted)}});
 }
 
@@ -180,8 +206,8 @@ std::string encode_search(std::string_view collection, const lock_id& id) {
     return json::serialize(json::object{{"structuredQuery", std::move(query)}});
 }
 
-std::string encode_grant(const document_names::pair& names, const stored_pair& read,
-                         const lock_record& granted) {
+commit_request encode_grant(const document_names::pair& names, const stored_pair& read,
+                            const lock_record& granted) {
     json::object lock_fields{{"lockId", text(granted.id.str())},
                              {"expiresAtMs", number(in_ms(granted.expires_at))},
                              {"acquiredAtMs", number(in_ms(granted.acquired_at))},
@@ -189,19 +215,26 @@ std::string encode_grant(const document_names::pair& names, const stored_pair& r
                              {"fence", text(granted.fence.str())}};
     json::object lock_write{{"update", {{"name", names.lock}, {"fields", std::move(lock_fields)}}},
                             {"currentDocument", unchanged(read.lock)}};
-    json::object counter_fields{{"fence", text(granted.fence.str())},
-                                {"keyDebug", text(granted.key)}};
-    json::object counter_write{
-        {"update", {{"name", names.counter}, {"fields", std::move(counter_fields)}}},
-        {"currentDocument", unchanged(read.counter)}};
     json::array writes;
     writes.push_back(std::move(lock_write));
-    writes.push_back(std::move(counter_write));
+    writes.push_back(update_of_counter(names, read.counter, granted.key, granted.fence));
+    // An extension of it that is still under way then fails.
+    if (read.former_lock) {
+        writes.push_back(removal_of(read.former_lock->name, read.former_lock->version));
+    }
     return in_writes(std::move(writes));
 }
 
-std::string encode_extension(std::string_view name, std::string_view as_read,
-                             unix_time expires_at) {
+commit_request encode_counter(const document_names::pair& names,
+                              const std::optional<stored_counter>& read, std::string_view key,
+                              const fence& last) {
+    json::array writes;
+    writes.push_back(update_of_counter(names, read, key, last));
+    return in_writes(std::move(writes));
+}
+
+commit_request encode_extension(std::string_view name, std::string_view as_read,
+                                unix_time expires_at) {
     json::object document{{"name", json::string_view(name.data(), name.size())},
                           {"fields", json::object{{"expiresAtMs", number(in_ms(expires_at))}}}};
     json::object precondition{{"updateTime", json::string_view(as_read.data(), as_read.size())}};
@@ -213,12 +246,9 @@ std::string encode_extension(std::string_view name, std::string_view as_read,
     return in_writes(std::move(writes));
 }
 
-std::string encode_removal(std::string_view name, std::string_view as_read) {
-    json::object precondition{{"updateTime", json::string_view(as_read.data(), as_read.size())}};
-    json::object write{{"delete", json::string_view(name.data(), name.size())},
-                       {"currentDocument", std::move(precondition)}};
+commit_request encode_removal(std::string_view name, std::string_view as_read) {
     json::array writes;
-    writes.push_back(std::move(write));
+    writes.push_back(removal_of(name, as_read));
     return in_writes(std::move(writes));
 }
 
@@ -226,8 +256,7 @@ stored_pair decode_read(std::string_view body, const document_names::pair& names
                         bool with_counter) {
     const json::value answer = parse(body);
     stored_pair read;
-    bool is_lock_told = false;
-    bool is_counter_told = !with_counter;
+    auto untold = names_to_read(names, with_counter);
     for (const auto& each : entries_of(answer)) {
         const auto& entry = checked_entry(each);
         const auto* const found = entry.if_contains("found");
@@ -238,18 +267,21 @@ stored_pair decode_read(std::string_view body, const document_names::pair& names
         // An entry may tell nothing but the time.
         if (name == nullptr && document == nullptr) continue;
         if (name == nullptr || !name->is_string()) refuse_answer();
-        if (name->get_string() == names.lock) {
-            if (document != nullptr) read.lock = read_lock(*document);
-            is_lock_told = true;
-        } else if (name->get_string() == names.counter) {
-            if (document != nullptr) read.counter = read_counter(*document);
-            is_counter_told = true;
+        const std::string told = string_of(*name);
+        if (std::erase(untold, told) == 0) refuse_answer();
+        if (document == nullptr) continue;
+        if (told == names.lock) {
+            read.lock = read_lock(*document);
+        } else if (told == names.counter) {
+            read.counter = read_counter(*document);
+        } else if (told == names.former_lock) {
+            read.former_lock = read_lock(*document);
         } else {
-            refuse_answer();
+            read.former_counter = read_counter(*document);
         }
     }
     // What is not there is said to be missing. Silence is no answer.
-    if (!is_lock_told || !is_counter_told) refuse_answer();
+    if (!untold.empty()) refuse_answer();
     return read;
 }
 
@@ -270,7 +302,7 @@ std::vector<stored_lock> decode_search(std::string_view body) {
     return found;
 }
 
-std::vector<version> decode_commit(std::string_view body) {
+std::vector<version> decode_commit(std::string_view body, std::size_t writes) {
     const json::value answer = parse(body);
     std::vector<version> versions;
     try {
@@ -281,7 +313,7 @@ std::vector<version> decode_commit(std::string_view body) {
     } catch (const std::exception&) {
         refuse_answer();
     }
-    if (versions.empty()) refuse_answer();
+    if (versions.size() != writes) refuse_answer();
     return versions;
 }
 

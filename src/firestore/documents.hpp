@@ -27,30 +27,44 @@ struct stored_counter {
     firestore::version version;
 };
 
-/// What is stored under a key.
+/// The documents of a key. Those at the former place are there only where the names have one.
 struct stored_pair {
     std::optional<stored_lock> lock;
     std::optional<stored_counter> counter;
+    std::optional<stored_lock> former_lock;
+    std::optional<stored_counter> former_counter;
 };
 
 // Bodies of requests.
 
-/// Of `batchGet`, for the lock alone or with its counter.
+/// The body of a `commit`, which is executed as a whole or not at all.
+struct commit_request {
+    std::string body;
+    std::size_t writes = 0;
+};
+
+/// Of `batchGet`, for the lock alone or with its counter, at the former place too.
 [[nodiscard]] std::string encode_read(const document_names::pair& names, bool with_counter);
 
 /// Of `runQuery`, for the locks with this id.
 [[nodiscard]] std::string encode_search(std::string_view collection, const lock_id& id);
 
-/// Of `commit`: writes lock and counter if both are still as they were read.
-[[nodiscard]] std::string encode_grant(const document_names::pair& names, const stored_pair& read,
-                                       const lock_record& granted);
+/// Writes lock and counter, and removes the lock at the former place, if all are still as they were
+/// read.
+[[nodiscard]] commit_request encode_grant(const document_names::pair& names,
+                                          const stored_pair& read, const lock_record& granted);
 
-/// Of `commit`: changes the expiry of a lock that is still as it was read.
-[[nodiscard]] std::string encode_extension(std::string_view name, std::string_view as_read,
-                                           unix_time expires_at);
+/// Writes a fence to the counter if that is still as it was read.
+[[nodiscard]] commit_request encode_counter(const document_names::pair& names,
+                                            const std::optional<stored_counter>& read,
+                                            std::string_view key, const fence& last);
 
-/// Of `commit`: removes a lock that is still as it was read.
-[[nodiscard]] std::string encode_removal(std::string_view name, std::string_view as_read);
+/// Changes the expiry of a lock that is still as it was read.
+[[nodiscard]] commit_request encode_extension(std::string_view name, std::string_view as_read,
+                                              unix_time expires_at);
+
+/// Removes a lock that is still as it was read.
+[[nodiscard]] commit_request encode_removal(std::string_view name, std::string_view as_read);
 
 // Answers. These throw `lock_error`: invalid_argument if a document is not what SyncGuard writes,
 // internal if it is not an answer to the whole request, and what an error among it means.
@@ -61,8 +75,9 @@ struct stored_pair {
 [[nodiscard]] std::vector<stored_lock> decode_search(std::string_view body);
 
 /// The versions that the written documents have now, in their order; empty for one that was
-/// removed.
-[[nodiscard]] std::vector<version> decode_commit(std::string_view body);
+/// removed. `writes` is the number of writes in the request: an answer with another number of
+/// results belongs to another request.
+[[nodiscard]] std::vector<version> decode_commit(std::string_view body, std::size_t writes);
 
 /// The service's word for a failure, such as "ABORTED"; empty if the body names none.
 [[nodiscard]] std::string decode_error_status(std::string_view body);

@@ -66,6 +66,8 @@ boost::asio::awaitable<void> lock_operation::perform(lock_store& store, net::int
     limits.check();
     if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
         inquiry_.answer = co_await store.acquire(*acquisition, limits, so_far_);
+        // The key is locked, but an earlier commit of this call may still be executed.
+        if (!inquiry_.answer.ok && so_far_.is_in_doubt()) undo();
     } else if (const auto* const release = std::get_if<release_request>(&what_)) {
         inquiry_.answer = co_await store.release(*release, limits, so_far_);
     } else if (const auto* const extension = std::get_if<extend_request>(&what_)) {
@@ -99,7 +101,7 @@ void lock_operation::undo() noexcept {
     if (acquisition == nullptr || !by) return;
     try {
         const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
-        by->start(std::make_shared<background_release>(
+        by->start(std::make_shared<background_undo>(
             acquisition->id, key_, std::chrono::steady_clock::now() + lifetime, by));
     } catch (const std::exception&) {  // the lock ends with its TTL
     }

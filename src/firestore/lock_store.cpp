@@ -15,19 +15,15 @@ namespace {
 /// What a commit of an acquisition depends on, to see whether it has changed.
 std::string versions_of(const stored_pair& read) {
     return (read.lock ? read.lock->version : "none") + " " +
-           (read.counter ? read.counter->version : "none");
-}
-
-setback meaning_of(unsigned http_status, std::string_view status) {
-    if (leaves_doubt(http_status)) return setback::failed;
-    return status == "ABORTED" || status.empty() ? setback::contention : setback::conflict;
+           (read.counter ? read.counter->version : "none") + " " +
+           (read.former_lock ? read.former_lock->version : "none");
 }
 
 /// The end of a lock by its owner.
 struct removal {
     lock_id id;
 
-    [[nodiscard]] std::string body(const known_lock& of, unix_time /*now*/) {
+    [[nodiscard]] commit_request encode(const known_lock& of, unix_time /*now*/) {
         ends_at = of.expires_at;
         return encode_removal(of.name, of.version);
     }
@@ -49,8 +45,11 @@ struct extension {
     lock_id id;
     milliseconds ttl;
 
-    [[nodiscard]] std::string body(const known_lock& of, unix_time now) {
+    [[nodiscard]] commit_request encode(const known_lock& of, unix_time now) {
         ends_at = now + ttl;
+        // A write that changes nothing leaves the version as it is, and an earlier extension that
+        // is still under way could follow it. Any other write makes that one fail.
+        if (ends_at == of.expires_at) ends_at += milliseconds{1};
         return encode_extension(of.name, of.version, ends_at);
     }
     [[nodiscard]] bool is_done_to(const lock_record& lock) const {
@@ -81,7 +80,7 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
     const auto names = names_.of(what.key);
     while (true) {
         const unix_time now = clock_();
-        const auto found = co_await recall_or_read(names, so_far, limits);
+        const auto found = co_await recall_or_read(names, what.key, so_far, limits);
         if (found.lock && found.lock->record.id == what.id) {
             // An earlier commit got through, though its answer did not.
             const auto& record = found.lock->record;
@@ -90,18 +89,15 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
             co_return outcome::granted(record.expires_at, record.fence);
         }
         const auto granted = grant_on(found, what, now);
-        if (!granted) {
-            // Whoever has it has raised the counter, too: no earlier commit can come through.
-            co_return outcome::locked(time_until_free(found.lock->record, now));
-        }
+        if (!granted) co_return outcome::locked(time_until_free(*blocking_lock(found, now), now));
         std::string versions = versions_of(found);
         so_far.judge(versions);
         refuse_with_wrong_clock();
-        std::string body = encode_grant(names, found, *granted);
-        const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
+        auto grant = encode_grant(names, found, *granted);
+        const auto written = co_await commit(std::move(grant), std::move(versions), so_far, limits);
         if (!written.empty()) {
             known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
-            known.counter = stored_counter{counter_of(granted->fence), written.back()};
+            known.counter = stored_counter{counter_of(granted->fence), written.at(1)};
             held_.remember(what.id, std::move(known));
             co_return outcome::granted(granted->expires_at, granted->fence);
         }
@@ -149,9 +145,10 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
             so_far.judge(known->version);
         }
         if (change.lives_on_until()) refuse_with_wrong_clock();
-        std::string body = change.body(*known, now);
+        auto update = change.encode(*known, now);
         std::string versions = known->version;
-        const auto written = co_await commit(std::move(body), std::move(versions), so_far, limits);
+        const auto written =
+            co_await commit(std::move(update), std::move(versions), so_far, limits);
         held_.forget(change.id);
         if (!written.empty()) {
             if (const auto until = change.lives_on_until()) {
@@ -172,8 +169,8 @@ lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& wh
                                                      std::optional<stored_lock>& remains) {
     const auto names = names_.of(what.key);
     const unix_time now = clock_();
-    auto found = co_await read(names, false, limits);
-    const bool locked = found.lock && is_live(found.lock->record.expires_at, now);
+    auto found = co_await read(names, what.key, false, limits);
+    const bool locked = blocking_lock(found, now) != nullptr;
     if (cleanup_ && found.lock && may_be_cleaned_up(found.lock->record, now)) {
         remains = std::move(found.lock);
     }
@@ -184,11 +181,13 @@ lock_store::awaitable<outcome> lock_store::lookup(const key_lookup_request& what
                                                   net::interruption& limits) {
     const auto names = names_.of(what.key);
     const unix_time now = clock_();
-    auto found = co_await read(names, false, limits);
-    if (!found.lock || !is_live(found.lock->record.expires_at, now)) {
-        co_return outcome::nothing_found();
+    auto found = co_await read(names, what.key, false, limits);
+    for (auto* const each : {&found.lock, &found.former_lock}) {
+        if (!*each || !is_live((*each)->record.expires_at, now)) continue;
+        if (!is_lock_of((*each)->record, what.key)) continue;
+        co_return outcome::found(std::move((*each)->record));
     }
-    co_return outcome::found(std::move(found.lock->record));
+    co_return outcome::nothing_found();
 }
 
 lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& what,
@@ -203,9 +202,27 @@ lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& what,
 lock_store::awaitable<void> lock_store::clean_up(const stored_lock& remains,
                                                  net::interruption& limits) {
     attempts only_one;
-    std::string body = encode_removal(remains.name, remains.version);
+    auto removal = encode_removal(remains.name, remains.version);
     std::string versions = remains.version;
-    (void)co_await commit(std::move(body), std::move(versions), only_one, limits);
+    (void)co_await commit(std::move(removal), std::move(versions), only_one, limits);
+}
+
+lock_store::awaitable<void> lock_store::undo(const lock_id& id, std::string_view key,
+                                             net::interruption& limits) {
+    const auto names = names_.of(key);
+    held_.forget(id);
+    attempts so_far;
+    while (true) {
+        const auto found = co_await read(names, key, true, limits);
+        const bool is_granted = found.lock && found.lock->record.id == id;
+        auto update = is_granted ? encode_removal(found.lock->name, found.lock->version)
+                                 : encode_counter(names, found.counter, key, next_fence(found));
+        std::string versions = versions_of(found);
+        const auto written =
+            co_await commit(std::move(update), std::move(versions), so_far, limits);
+        if (!written.empty()) co_return;
+        co_await limits.pause(so_far.pause(random()));
+    }
 }
 
 // Requests.
@@ -222,14 +239,19 @@ lock_store::awaitable<std::string> lock_store::answer_to(std::string_view method
 }
 
 lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& names,
-                                                    bool with_counter, net::interruption& limits) {
+                                                    std::string_view key, bool with_counter,
+                                                    net::interruption& limits) {
     std::string body = encode_read(names, with_counter);
     const auto answer = co_await answer_to("batchGet", std::move(body), limits);
-    co_return decode_read(answer, names, with_counter);
+    auto found = decode_read(answer, names, with_counter);
+    // The document of another key, whose name is the hash of this one.
+    if (found.former_lock && !is_lock_of(found.former_lock->record, key)) found.former_lock.reset();
+    co_return found;
 }
 
 /// What is stored under a key. At first, a key that was released here is taken for free.
 lock_store::awaitable<stored_pair> lock_store::recall_or_read(const document_names::pair& names,
+                                                              std::string_view key,
                                                               const attempts& so_far,
                                                               net::interruption& limits) {
     auto freed = so_far.is_first() ? freed_.find(names.lock) : std::nullopt;
@@ -239,7 +261,7 @@ lock_store::awaitable<stored_pair> lock_store::recall_or_read(const document_nam
         recalled.counter = std::move(freed);
         co_return recalled;
     }
-    co_return co_await read(names, true, limits);
+    co_return co_await read(names, key, true, limits);
 }
 
 /// The locks with this id: the one of the key, where that is known, or those that a query finds.
@@ -248,9 +270,10 @@ lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& 
                                                                  net::interruption& limits) {
     if (key.empty()) co_return co_await search(id, limits);
     const auto names = names_.of(key);
-    auto read_now = co_await read(names, false, limits);
+    auto read_now = co_await read(names, key, false, limits);
     std::vector<stored_lock> found;
-    if (read_now.lock) found.push_back(*std::move(read_now.lock));
+    for (auto* const each : {&read_now.lock, &read_now.former_lock})
+        if (*each) found.push_back(std::move(**each));
     co_return found;
 }
 
@@ -263,7 +286,7 @@ lock_store::awaitable<std::vector<stored_lock>> lock_store::search(const lock_id
     co_return found;
 }
 
-lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
+lock_store::awaitable<std::vector<version>> lock_store::commit(commit_request what,
                                                                std::string versions,
                                                                attempts& so_far,
                                                                net::interruption& limits) {
@@ -271,7 +294,7 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
     std::optional<lock_error> lost;
     so_far.begin();
     try {
-        answer = co_await server_.call("commit", std::move(body), false, limits);
+        answer = co_await server_.call("commit", std::move(what.body), false, limits);
     } catch (const net::exchange_broken& why) {
         lost = why;
     } catch (const lock_error&) {
@@ -286,7 +309,7 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
     constexpr unsigned ok = 200;
     if (answer.status == ok) {
         try {
-            co_return decode_commit(answer.body);
+            co_return decode_commit(answer.body, what.writes);
         } catch (const lock_error& why) {
             lost = why;
         }
@@ -295,11 +318,13 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(std::string body,
     }
     const auto status = decode_error_status(answer.body);
     auto why = to_lock_error(answer.status, status, server_.where());
-    if (!leaves_doubt(answer.status) && !is_conflict(answer.status, status)) {
+    const bool refused = is_refusal(answer.status, status);
+    if (refused && !is_conflict(status)) {
         so_far.had_no_effect();
         throw lock_error(why);
     }
-    so_far.failed(meaning_of(answer.status, status), std::move(why), std::move(versions));
+    const auto conflict = status == "ABORTED" ? setback::contention : setback::conflict;
+    so_far.failed(refused ? conflict : setback::failed, std::move(why), std::move(versions));
     co_return std::vector<version>();
 }
 

@@ -43,8 +43,8 @@ class lock_store {
 
     [[nodiscard]] service& server() noexcept { return server_; }
 
-    // `so_far` is fresh. It tells after a failure whether the change may have been made, or may yet
-    // be.
+    // `so_far` is fresh. It tells after a failure, and after an acquisition that found the key
+    // locked, whether the change may have been made, or may yet be.
     [[nodiscard]] awaitable<outcome> acquire(const acquire_request& what, net::interruption& limits,
                                              attempts& so_far);
     [[nodiscard]] awaitable<outcome> release(const release_request& what, net::interruption& limits,
@@ -63,10 +63,17 @@ class lock_store {
     /// Removes a lock that is still as it was read.
     [[nodiscard]] awaitable<void> clean_up(const stored_lock& remains, net::interruption& limits);
 
+    /// Makes sure that an acquisition leaves no lock, also if its commit is executed later: removes
+    /// its lock, or raises the fence counter, because the commit demands the counter's version. A
+    /// fence is left out then.
+    [[nodiscard]] awaitable<void> undo(const lock_id& id, std::string_view key,
+                                       net::interruption& limits);
+
   private:
     [[nodiscard]] awaitable<std::string> answer_to(std::string_view method, std::string body,
                                                    net::interruption& limits);
-    [[nodiscard]] awaitable<stored_pair> read(const document_names::pair& names, bool with_counter,
+    [[nodiscard]] awaitable<stored_pair> read(const document_names::pair& names,
+                                              std::string_view key, bool with_counter,
                                               net::interruption& limits);
     [[nodiscard]] awaitable<std::vector<stored_lock>> find(const lock_id& id, std::string_view key,
                                                            net::interruption& limits);
@@ -74,10 +81,11 @@ class lock_store {
                                                              net::interruption& limits);
 
     /// The versions that were written; none after a setback, which `so_far` has been told of.
-    [[nodiscard]] awaitable<std::vector<version>> commit(std::string body, std::string versions,
+    [[nodiscard]] awaitable<std::vector<version>> commit(commit_request what, std::string versions,
                                                          attempts& so_far,
                                                          net::interruption& limits);
     [[nodiscard]] awaitable<stored_pair> recall_or_read(const document_names::pair& names,
+                                                        std::string_view key,
                                                         const attempts& so_far,
                                                         net::interruption& limits);
     template <class Change>

@@ -13,6 +13,7 @@ struct known_status {
     unsigned http_status;  ///< Stands for it where the service gave no word.
     error_code code;
     std::string_view advice;
+    bool is_refusal = true;  ///< Whether a commit with this answer has written nothing.
 };
 
 constexpr std::array known{
@@ -20,10 +21,11 @@ constexpr std::array known{
                  "others kept changing the same documents; try again"},
     known_status{"ALREADY_EXISTS", 409, error_code::service_unavailable,
                  "others kept changing the same documents; try again"},
-    known_status{"UNAVAILABLE", 503, error_code::service_unavailable, "try again later"},
-    known_status{"INTERNAL", 500, error_code::service_unavailable, "try again later"},
+    known_status{"UNAVAILABLE", 503, error_code::service_unavailable, "try again later", false},
+    known_status{"INTERNAL", 500, error_code::service_unavailable, "try again later", false},
+    known_status{"CANCELLED", 499, error_code::service_unavailable, "try again later", false},
     known_status{"DEADLINE_EXCEEDED", 504, error_code::network_timeout,
-                 "the service did not finish in time; try again later"},
+                 "the service did not finish in time; try again later", false},
     known_status{"PERMISSION_DENIED", 403, error_code::auth_failed,
                  "the account needs the role roles/datastore.user in this project"},
     known_status{"UNAUTHENTICATED", 401, error_code::auth_failed,
@@ -57,14 +59,15 @@ bool is_word(std::string_view status) {
 
 }  // namespace
 
-bool is_conflict(unsigned http_status, std::string_view status) noexcept {
-    if (status.empty()) return http_status == 409;
-    return status == "ABORTED" || status == "ALREADY_EXISTS" || status == "FAILED_PRECONDITION" ||
-           status == "NOT_FOUND";
+bool is_refusal(unsigned http_status, std::string_view status) noexcept {
+    return std::any_of(known.begin(), known.end(), [&](const auto& each) {
+        return each.is_refusal && each.status == status && each.http_status == http_status;
+    });
 }
 
-bool leaves_doubt(unsigned http_status) noexcept {
-    return http_status >= 500;
+bool is_conflict(std::string_view status) noexcept {
+    return status == "ABORTED" || status == "ALREADY_EXISTS" || status == "FAILED_PRECONDITION" ||
+           status == "NOT_FOUND";
 }
 
 lock_error to_lock_error(unsigned http_status, std::string_view status, const std::string& where) {
@@ -72,7 +75,10 @@ lock_error to_lock_error(unsigned http_status, std::string_view status, const st
     std::string message = where + " answered " + std::to_string(http_status);
     if (is_word(status)) message.append(" ").append(status);
     if (meaning == nullptr) {
-        return {http_status >= 500 ? error_code::service_unavailable : error_code::internal,
+        constexpr unsigned request_timeout = 408;
+        return {http_status >= 500 || http_status == request_timeout
+                    ? error_code::service_unavailable
+                    : error_code::internal,
                 message};
     }
     return {meaning->code, message.append(": ").append(meaning->advice)};

@@ -8,12 +8,13 @@
 
 namespace syncguard::firestore {
 
-/// Whether a commit failed because a document was not, or did not stay, as it was read. Nothing was
-/// written.
-[[nodiscard]] bool is_conflict(unsigned http_status, std::string_view status) noexcept;
+/// Whether the service refused a commit: nothing was written. Only a word that Firestore uses for a
+/// refusal, with the HTTP status that belongs to it, counts. Any other answer may come from a proxy
+/// or from a server that gave up waiting: the commit may have taken effect, or may yet.
+[[nodiscard]] bool is_refusal(unsigned http_status, std::string_view status) noexcept;
 
-/// Whether the service gave up for reasons of its own: a commit may have taken effect.
-[[nodiscard]] bool leaves_doubt(unsigned http_status) noexcept;
+/// Whether a refusal means that a document was not, or did not stay, as it was read.
+[[nodiscard]] bool is_conflict(std::string_view status) noexcept;
 
 /// `status` is the service's word, empty where it gave none. The service's own text is not
 /// repeated: it holds names of documents.

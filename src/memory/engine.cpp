@@ -86,7 +86,8 @@ std::size_t memory_engine::stored_locks() const {
 
 unix_time memory_engine::now() const {
     if (options_.clock) return options_.clock();
-    return std::chrono::floor<milliseconds>(std::chrono::system_clock::now());
+    return std::chrono::floor<milliseconds>(wall_time_at_boot_ +
+                                            lease_clock::now().time_since_epoch());
 }
 
 memory_engine::key_node* memory_engine::find_key(std::string_view key) {

@@ -6,6 +6,7 @@
 #include <syncguard/engine.hpp>
 #include <syncguard/memory.hpp>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -86,6 +87,10 @@ class memory_engine : public engine, private fork_participant {
     void sweep_a_little(unix_time now);
 
     const options options_;
+    /// Locks end by the clock of leases, which never steps. It is anchored to the wall clock once,
+    /// so that its times can be shown.
+    const std::chrono::sys_time<std::chrono::nanoseconds> wall_time_at_boot_ =
+        std::chrono::system_clock::now() - lease_clock::now().time_since_epoch();
     mutable std::mutex mutex_;
     key_table keys_;
     std::unordered_map<lock_id, key_node*> by_id_;

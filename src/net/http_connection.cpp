@@ -31,6 +31,11 @@ namespace {
 /// No answer that is waited for here comes near it.
 constexpr std::uint64_t largest_body = std::uint64_t{16} * 1024 * 1024;
 
+constexpr unsigned switching_protocols = 101;
+constexpr unsigned first_final_status = 200;
+constexpr unsigned no_content = 204;
+constexpr unsigned not_modified = 304;
+
 http::request<http::string_body> as_message(const http_request& what, const http_origin& origin) {
     const bool is_post = what.method == http_request::verb::post;
     constexpr unsigned version_1_1 = 11;
@@ -43,6 +48,27 @@ http::request<http::string_body> as_message(const http_request& what, const http
     message.body() = what.body;
     message.prepare_payload();
     return message;
+}
+
+/// Reads responses up to the first that is final. Interim responses (1xx) precede the final one and
+/// do not answer the request. 101 ends HTTP on the connection, and a status below 100 does not
+/// exist: both are `bad_status`.
+template <class Stream>
+asio::awaitable<http::response<http::string_body>> read_final_response(
+    Stream& stream, boost::beast::flat_buffer& received, bool& heard_something,
+    boost::system::error_code& problem) {
+    while (true) {
+        http::response_parser<http::string_body> parser;
+        parser.body_limit(largest_body);
+        auto token = asio::redirect_error(use_awaitable, problem);
+        co_await http::async_read(stream, received, parser, token);
+        heard_something = heard_something || parser.got_some();
+        const auto status = parser.get().result_int();
+        if (!problem && (status < 100 || status == switching_protocols)) {
+            problem = http::error::bad_status;
+        }
+        if (problem || status >= first_final_status) co_return parser.release();
+    }
 }
 
 }  // namespace
@@ -162,20 +188,22 @@ asio::awaitable<http_response> http_connection::exchange(const http_request& wha
     const interruption::scope waiting(limits, std::move(stop));
 
     const auto message = as_message(what, origin_);
-    http::response_parser<http::string_body> parser;
-    parser.body_limit(largest_body);
+    http::response<http::string_body> received;
     boost::system::error_code problem;
     auto token = asio::redirect_error(use_awaitable, problem);
     if (!may_have_stayed || !socket_.is_open()) {
         problem = asio::error::not_connected;
     } else if (tls_) {
         co_await http::async_write(*tls_, message, token);
-        if (!problem) co_await http::async_read(*tls_, received_, parser, token);
+        if (!problem) {
+            received = co_await read_final_response(*tls_, received_, heard_something_, problem);
+        }
     } else {
         co_await http::async_write(socket_, message, token);
-        if (!problem) co_await http::async_read(socket_, received_, parser, token);
+        if (!problem) {
+            received = co_await read_final_response(socket_, received_, heard_something_, problem);
+        }
     }
-    heard_something_ = parser.got_some();
     if (limits.has_happened()) {
         close();
         throw exchange_broken(limits.reason());
@@ -185,9 +213,12 @@ asio::awaitable<http_response> http_connection::exchange(const http_request& wha
         throw broken(problem);
     }
 
-    auto received = parser.release();
-    may_stay_ = received.keep_alive() && received_.size() == 0;
-    http_response answer{.status = received.result_int(),
+    // The parser expects no body behind these statuses. A server that sends one all the same would
+    // have it read as the next answer.
+    const auto status = received.result_int();
+    const bool has_no_body = status == no_content || status == not_modified;
+    may_stay_ = received.keep_alive() && !has_no_body && received_.size() == 0;
+    http_response answer{.status = status,
                          .body = std::move(received.body()),
                          .date = parse_http_date(received[http::field::date])};
     co_return answer;
@@ -195,8 +226,15 @@ asio::awaitable<http_response> http_connection::exchange(const http_request& wha
 
 bool http_connection::is_usable() {
     if (!may_stay_ || !socket_.is_open()) return false;
-    // Nothing was asked: whatever there is to read, the end included, spells the end.
+    // No request is under way: any data, and the end of the stream, make the connection unusable.
     char byte = 0;
+    if (tls_) {
+        // Also sees data that the TLS layer has received and not handed out. The socket is
+        // non-blocking; session tickets and the like are processed on the way.
+        boost::system::error_code problem;
+        tls_->read_some(asio::buffer(&byte, 1), problem);
+        return problem == asio::error::would_block;
+    }
     const auto count = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }

@@ -43,7 +43,8 @@ class http_connection {
     [[nodiscard]] boost::asio::awaitable<void> open_to(std::vector<tcp::endpoint> candidates,
                                                        interruption& limits, time_point until);
 
-    /// Sends a request and receives its answer. Throws the reason of an interruption that came
+    /// Sends a request and receives its answer, the final response: interim ones (1xx) are skipped.
+    /// Throws the reason of an interruption that came
     /// before, else `exchange_broken`; then the connection is closed: the answer may still come,
     /// and must not be taken for another's.
     [[nodiscard]] boost::asio::awaitable<http_response> exchange(const http_request& what,

@@ -5,20 +5,22 @@
 #include "statements.hpp"
 
 #include <syncguard/lock_id.hpp>
+#include <syncguard/time.hpp>
 
 #include <memory>
 #include <string>
 
 namespace syncguard::postgres {
 
-/// Goes on until the server has answered, or until the lock has ended by itself. An attempt does
-/// not wait for long: the connection may be dead.
+/// Goes on until the lock is released, or cannot be granted any more, or has ended by itself. An
+/// attempt does not wait for long: the connection may be dead.
 class background_release : public operation {
   public:
-    /// With `doubts`, "not found" is not believed at once: the acquisition may still be under way
-    /// to the server, on a connection that broke.
-    background_release(const lock_id& id, std::string key, time_point lock_ends_at, unsigned doubts,
-                       std::shared_ptr<const statements> sql, std::weak_ptr<client> by);
+    /// Until `server_deadline`, by the server's clock, "not found" is not the last word: the
+    /// acquisition may still be under way to the server, on a connection that broke.
+    background_release(const lock_id& id, std::string key, time_point lock_ends_at,
+                       unix_time server_deadline, std::shared_ptr<const statements> sql,
+                       std::weak_ptr<client> by);
 
   private:
     [[nodiscard]] bool answer(const row& reply) noexcept override;
@@ -26,12 +28,12 @@ class background_release : public operation {
     [[nodiscard]] bool ask_again() noexcept override { return true; }
     [[nodiscard]] bool persists() const noexcept override { return true; }
 
-    void repeat(unsigned doubts) noexcept;
+    void repeat() noexcept;
 
     const lock_id id_;
     const std::string key_;
     const time_point lock_ends_at_;
-    const unsigned doubts_;
+    const unix_time server_deadline_;
     const std::shared_ptr<const statements> sql_;
     const std::weak_ptr<client> client_;
 };

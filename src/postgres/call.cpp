@@ -23,22 +23,29 @@ std::string patience(const call& what, milliseconds time_left) {
 
 }  // namespace
 
-transaction transaction_of(std::span<const call* const> calls, bool alone, milliseconds time_left) {
-    const call& first = *calls.front();
+transaction transaction_of(std::span<const timed_call> calls, bool alone, milliseconds time_left) {
+    const call& first = *calls.front().what;
     transaction steps;
     if (first.enter != nullptr && (alone || first.always_enters)) {
         steps.push_back({first.enter, {first.turn, patience(first, time_left)}});
     }
     step& last = steps.emplace_back(step{first.what, {}});
-    for (std::size_t i = 0; i < first.parameters.size(); ++i) {
+    const auto add = [&](const auto& value_of) {
         if (!first.takes_lists) {
-            last.parameters.push_back(first.parameters[i]);
-            continue;
+            last.parameters.push_back(value_of(calls.front()));
+            return;
         }
         text_list list;
-        for (const call* const each : calls)
-            list.add(each->parameters[i]);
+        for (const auto& each : calls)
+            list.add(value_of(each));
         last.parameters.push_back(list.text());
+    };
+    for (std::size_t i = 0; i < first.parameters.size(); ++i)
+        add([&](const timed_call& each) { return each.what->parameters[i]; });
+    if (first.has_deadline) {
+        add([](const timed_call& each) {
+            return std::to_string(each.deadline.time_since_epoch().count());
+        });
     }
     if (first.takes_patience) {
         if (calls.size() > 1) time_left = std::min(time_left, patience_of_lists);

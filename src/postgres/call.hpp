@@ -20,6 +20,11 @@ struct call {
     /// travel together, if no two have the same first parameter.
     bool takes_lists = false;
 
+    /// Whether one more parameter of `what`, before the patience, is the time of the server's clock
+    /// after which it must not write. It answers with that clock in its first column. Both are in
+    /// Unix milliseconds.
+    bool has_deadline = false;
+
     /// Whether one more parameter of `what` says for how many milliseconds it may wait for others
     /// who have the same rows.
     bool takes_patience = false;
@@ -34,8 +39,14 @@ struct call {
     bool always_enters = false;
 };
 
+/// A call on its way, and its deadline by the server's clock.
+struct timed_call {
+    const call* what;
+    unix_time deadline;
+};
+
 /// The transaction that performs calls together, or one of them alone, with so much time left.
-[[nodiscard]] transaction transaction_of(std::span<const call* const> calls, bool alone,
+[[nodiscard]] transaction transaction_of(std::span<const timed_call> calls, bool alone,
                                          milliseconds time_left);
 
 }  // namespace syncguard::postgres

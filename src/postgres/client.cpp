@@ -3,6 +3,7 @@
 #include "../net/reconnecting.hpp"
 #include "link.hpp"
 #include "server_error.hpp"
+#include "statements.hpp"
 
 #include <boost/range/adaptor/reversed.hpp>
 
@@ -49,6 +50,7 @@ lock_error cancelled_by_caller() {
 
 client::client(const options& store)
     : target_(store),
+      named_tables_(checked_tables(store.tables)),
       pool_size_(store.pool_size),
       statement_timeout_(store.statement_timeout),
       desk_(*this, where()),
@@ -101,6 +103,7 @@ net::driven::wishes client::step() {
     take_news();
     take_what_was_put_off(now);
     end_overdue(now);
+    end_silent_greetings(now);
     lookout_.step(now);
     send_waiting();
     connect_if_needed(now);
@@ -249,19 +252,28 @@ link* client::idle_link(bool reserved) const {
     return found == links_.end() ? nullptr : found->get();
 }
 
+/// One whose end has not come while it was idle: what is sent after that is not known to be
+/// without effect.
+link* client::usable_link(bool reserved) {
+    while (link* const idle = idle_link(reserved)) {
+        if (idle->wire->is_alive()) return idle;
+    }
+    return nullptr;
+}
+
 void client::send_waiting() {
     if (!urgent_.empty()) {
-        if (link* const kept = idle_link(true)) send(*kept, urgent_);
+        if (link* const kept = usable_link(true)) send(*kept, urgent_);
     }
     while (auto* const queue = next_queue()) {
-        link* const idle = idle_link(false);
+        link* const idle = usable_link(false);
         if (idle == nullptr) return;
         send(*idle, *queue);
     }
 }
 
 void client::send(link& on, operation_queue& from) {
-    std::vector<const call*> calls;
+    std::vector<timed_call> calls;
     calls.reserve(operations_per_list);
     on.busy_with.reserve(operations_per_list);
     on.busy_with.push_back(from.front().self_);
@@ -273,15 +285,17 @@ void client::send(link& on, operation_queue& from) {
     for (const auto& each : on.busy_with) {
         each->state_ = operation::state::sent;
         each->sent_on_ = &on;
-        each->about_to_be_sent();
         if (statement_timeout_) bring_forward(*each, on.busy_since + *statement_timeout_);
-        calls.push_back(&each->call_);
+        calls.push_back({&each->call_, on.server_time(each->deadline_)});
+        each->about_to_be_sent(calls.back().deadline);
     }
     const auto time_left =
         std::chrono::ceil<milliseconds>(on.busy_with.front()->deadline_ - on.busy_since);
     transaction together;
     try {
         together = transaction_of(calls, alone, time_left);
+        for (auto& each : together)
+            each.what = &qualified(*each.what);
     } catch (const std::bad_alloc&) {
         for (const auto& each : boost::adaptors::reverse(on.busy_with))
             enqueue(*each, true);
@@ -368,6 +382,10 @@ time_point client::next_wakeup(time_point now) const {
     time_point next = now + 1h;
     if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->deadline_);
     if (!later_.empty()) next = std::min(next, later_.begin()->first);
+    for (const auto& each : links_) {
+        if (each->ready || each->busy_since == time_point{}) continue;
+        next = std::min<time_point>(next, each->busy_since + target_.connect_timeout);
+    }
     if (somebody_waits() && now < connect_not_before_) next = std::min(next, connect_not_before_);
     if (tasks_wanted() != 1) next = std::min<time_point>(next, now + longest_gathering);
     return std::min(next, lookout_.next_wakeup());
@@ -380,7 +398,48 @@ std::size_t client::tasks_wanted() const {
 
 // What connections tell.
 
+/// Asks for the server's clock, and for the tables until they were found.
+void client::greet(link& which) {
+    which.ready = false;
+    which.busy_since = steady_clock::now();
+    which.wire->send({tables_.exist ? ask_for_clock() : ask_for_tables(named_tables_)}, false);
+}
+
+void client::on_greeted(link& which, const row_list& rows) {
+    which.set_server_clock(clock_in(rows, where()));
+    // Another connection may have found them meanwhile.
+    if (!tables_.exist) {
+        tables_ = tables_in(rows, named_tables_, where());
+        qualified_.clear();
+    }
+    which.ready = true;
+}
+
+const statement& client::qualified(const statement& text) {
+    if (const auto known = qualified_.find(&text); known != qualified_.end()) return known->second;
+    // Complete before it is stored: building it may run out of memory.
+    statement complete{.name = {}, .text = with_tables(text.text, tables_.tables)};
+    if (!text.name.empty()) complete.name = statement_name(complete.text);
+    return qualified_.emplace(&text, std::move(complete)).first->second;
+}
+
+void client::end_silent_greetings(time_point now) {
+    for (std::size_t i = links_.size(); i-- > 0;) {
+        link& each = *links_[i];
+        if (each.ready || each.busy_since == time_point{} ||
+            now < each.busy_since + target_.connect_timeout) {
+            continue;
+        }
+        on_closed(each, {error_code::network_timeout,
+                         where() + " did not complete the connection in time"});
+    }
+}
+
 void client::on_reply(link& which, const row_list& rows) {
+    if (!which.ready) {
+        on_greeted(which, rows);
+        return;
+    }
     // A connection proves itself by an answer: some servers greet and then close.
     which.proved = true;
     failed_connections_ = 0;
@@ -391,10 +450,12 @@ void client::on_reply(link& which, const row_list& rows) {
         throw lock_error(error_code::internal,
                          where() + " gave an answer that does not fit the question");
     }
+    if (all.front()->call_.has_deadline) which.set_server_clock(clock_in(rows, where()));
     static const row none;
     for (std::size_t i = 0; i < all.size(); ++i)
         take_answer(all[i], i < rows.size() ? rows[i] : none, which.busy_since);
     which.busy_with.clear();
+    if (!tables_.exist) greet(which);
 }
 
 void client::take_answer(const std::shared_ptr<operation>& what, const row& answer,
@@ -420,10 +481,21 @@ void client::take_answer(const std::shared_ptr<operation>& what, const row& answ
 }
 
 void client::on_refused(link& which, const refusal& why) {
-    refuse(which.busy_with, why);
+    if (!which.ready) {
+        on_closed(which, to_lock_error(why, where()));
+        return;
+    }
+    if (remedy_for(why.sqlstate) == remedy::ask) {
+        lose(which.busy_with, to_lock_error(why, where()));
+    } else {
+        refuse(which.busy_with, why);
+    }
     which.busy_with.clear();
-    // This one is among them.
-    if (remedy_for(why.sqlstate) == remedy::again_elsewhere) close_idle_links();
+    if (remedy_for(why.sqlstate) == remedy::again_elsewhere) {
+        close_idle_links();  // This one is among them.
+    } else if (!tables_.exist) {
+        greet(which);
+    }
 }
 
 /// The server did nothing with these. It may be for one of them: the next time each goes alone.
@@ -458,12 +530,8 @@ void client::lose(const operation_list& all, const lock_error& why) {
     }
 }
 
-void client::on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused) {
-    if (refused) {
-        refuse(which.busy_with, *refused);
-    } else {
-        lose(which.busy_with, why);
-    }
+void client::on_closed(link& which, const lock_error& why) {
+    lose(which.busy_with, why);
     const bool was_ready = which.ready;
     const bool had_proved = which.proved;
     const bool was_reserved = which.reserved;

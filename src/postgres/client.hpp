@@ -8,6 +8,7 @@
 #include "../net/shown_sockets.hpp"
 #include "call.hpp"
 #include "connection.hpp"
+#include "greeting.hpp"
 #include "lookout.hpp"
 #include "target.hpp"
 
@@ -59,7 +60,8 @@ class operation : public net::order,
     [[nodiscard]] virtual bool answer(const row& reply) noexcept = 0;
     virtual void fail(const lock_error& why) noexcept = 0;
 
-    virtual void about_to_be_sent() noexcept {}
+    /// A call that has a deadline is not performed later than this, by the server's clock.
+    virtual void about_to_be_sent(unix_time /*server_deadline*/) noexcept {}
 
     /// Whether it would rather wait for a key than be answered that it cannot have it.
     [[nodiscard]] virtual bool lingers(time_point /*now*/) const noexcept { return false; }
@@ -98,6 +100,8 @@ class operation : public net::order,
     [[nodiscard]] virtual bool is_urgent() const noexcept { return false; }
 
   protected:
+    [[nodiscard]] time_point final_deadline() const noexcept { return final_deadline_; }
+
     call call_;
 
   private:
@@ -128,6 +132,7 @@ using operation_list = std::vector<std::shared_ptr<operation>>;
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
 class client : public net::driven, private lookout::audience {
   public:
+    /// Statements of calls have placeholders for the tables, and live as long as the client.
     explicit client(const options& store);
     ~client() override;
 
@@ -167,6 +172,7 @@ class client : public net::driven, private lookout::audience {
     void send(link& on, operation_queue& from);
     static void gather(link& on, operation_queue& from);
     [[nodiscard]] std::size_t lists_under_way() const;
+    [[nodiscard]] const statement& qualified(const statement& text);
     [[nodiscard]] operation_queue& queue_of(const operation& what);
     void connect_if_needed(time_point now);
     void connect(bool reserved);
@@ -174,13 +180,17 @@ class client : public net::driven, private lookout::audience {
     [[nodiscard]] time_point next_wakeup(time_point now) const;
     [[nodiscard]] std::size_t tasks_wanted() const;
     [[nodiscard]] link* idle_link(bool reserved) const;
+    [[nodiscard]] link* usable_link(bool reserved);
+    void greet(link& which);
+    void end_silent_greetings(time_point now);
     [[nodiscard]] operation_queue* next_queue();
     [[nodiscard]] bool somebody_waits() const;
 
     void on_reply(link& which, const row_list& rows);
+    void on_greeted(link& which, const row_list& rows);
     void take_answer(const std::shared_ptr<operation>& what, const row& answer, time_point sent_at);
     void on_refused(link& which, const refusal& why);
-    void on_closed(link& which, const lock_error& why, const std::optional<refusal>& refused);
+    void on_closed(link& which, const lock_error& why);
     void on_no_connection(const lock_error& why);
     void refuse(const operation_list& all, const refusal& why);
     void lose(const operation_list& all, const lock_error& why);
@@ -205,6 +215,7 @@ class client : public net::driven, private lookout::audience {
     void resume(operation& what) noexcept;
 
     const target target_;
+    const table_pair named_tables_;
     const std::size_t pool_size_;
     const std::optional<milliseconds> statement_timeout_;
 
@@ -228,6 +239,10 @@ class client : public net::driven, private lookout::audience {
     std::vector<std::shared_ptr<operation>> ended_;
     std::size_t admitted_ = 0;
     std::vector<std::unique_ptr<link>> links_;
+    /// The tables that were found first: another search path or new tables change nothing.
+    located_tables tables_;
+    /// Statements about these tables.
+    std::map<const statement*, statement> qualified_;
     lounge lounge_;
     lookout lookout_;
     /// There has been one: a connection is kept for the next, before it finds none free.

@@ -6,6 +6,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -259,7 +260,6 @@ void connection::let_go_of_socket() noexcept {
 void connection::send(const transaction& what, bool named) {
     answer_.clear();
     refused_.reset();
-    last_step_done_ = false;
     try {
         if (named && ++since_plans_were_made_ > transactions_per_plan) {
             since_plans_were_made_ = 0;
@@ -272,7 +272,7 @@ void connection::send(const transaction& what, bool named) {
                       is_last ? expectation::kind::last_step : expectation::kind::step);
         }
         check(PQpipelineSync(session_.get()));
-        expected_.push_back({expectation::kind::end});
+        expected_.push_back({expectation::kind::end, {}});
         flush();
     } catch (...) {
         // Half of it may have been sent, but not the end that makes it count.
@@ -292,14 +292,14 @@ void connection::send_step(const step& what, bool named, expectation::kind as) {
         check(PQsendQueryParams(session_.get(), sql.text.c_str(), parameters, nullptr,
                                 values.data(), nullptr, nullptr, 0));
     } else {
-        if (!prepared_.contains(&sql)) {
+        if (!prepared_.contains(sql.name)) {
             check(PQsendPrepare(session_.get(), sql.name.c_str(), sql.text.c_str(), 0, nullptr));
-            expected_.push_back({expectation::kind::preparation, &sql});
+            expected_.push_back({expectation::kind::preparation, sql.name});
         }
         check(PQsendQueryPrepared(session_.get(), sql.name.c_str(), parameters, values.data(),
                                   nullptr, nullptr, 0));
     }
-    expected_.push_back({as});
+    expected_.push_back({as, {}});
 }
 
 void connection::check(int sent) const {
@@ -319,6 +319,19 @@ void connection::flush() {
                            self->writing_ = false;
                            self->flush();
                        });
+}
+
+bool connection::is_alive() {
+    const auto self = shared_from_this();
+    try {
+        pollfd input{.fd = PQsocket(session_.get()), .events = POLLIN, .revents = 0};
+        // An error of the server and the end of the stream are read one after the other.
+        while (!closed_ && ::poll(&input, 1, 0) > 0)
+            take_input();
+    } catch (...) {
+        fail(current_failure());
+    }
+    return !closed_;
 }
 
 void connection::take_input() {
@@ -364,10 +377,7 @@ void connection::take_result(const PGresult& result) {
         case PGRES_TUPLES_OK:
         case PGRES_COMMAND_OK:
             if (current.what == expectation::kind::preparation) prepared_.insert(current.prepared);
-            if (current.what == expectation::kind::last_step) {
-                answer_ = rows_of(result);
-                last_step_done_ = true;
-            }
+            if (current.what == expectation::kind::last_step) answer_ = rows_of(result);
             return;
         case PGRES_PIPELINE_SYNC:
             result_seen_ = false;
@@ -402,12 +412,8 @@ void connection::hand_on_outcome() {
 void connection::fail(const lock_error& why) {
     if (told_ == nullptr) return;
     listener& told = *told_;
-    std::optional<refusal> refused;
-    // An error before the last statement was done ends the transaction. Later, the server may have
-    // been at the commit.
-    if (!expected_.empty() && !last_step_done_) refused = refused_;
     close();
-    told.on_closed(why, refused);
+    told.on_closed(why);
 }
 
 lock_error connection::current_failure() const {

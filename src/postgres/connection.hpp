@@ -37,11 +37,12 @@ class connection : public std::enable_shared_from_this<connection> {
         virtual void on_ready() = 0;
         /// The transaction was committed.
         virtual void on_reply(const row_list& rows) = 0;
-        /// It was not, and nothing of it has happened.
+        /// It was not, and nothing of it has happened: the error was followed by ReadyForQuery.
         virtual void on_refused(const refusal& why) = 0;
-        /// The end: the connection could not be made, broke, or made no sense. With a refusal it
-        /// is known that nothing came of the transaction under way.
-        virtual void on_closed(const lock_error& why, const std::optional<refusal>& refused) = 0;
+        /// The end: the connection could not be made, broke, or made no sense. What came of the
+        /// transaction under way is not known, whatever error was sent before the end: a pooler
+        /// sends one of its own while the server commits.
+        virtual void on_closed(const lock_error& why) = 0;
         /// Something came on a channel that the session listens to.
         virtual void on_notification(const std::string& /*payload*/) {}
 
@@ -65,6 +66,9 @@ class connection : public std::enable_shared_from_this<connection> {
     /// the statements. If it cannot be sent, `on_closed` follows before this returns.
     void send(const transaction& what, bool named);
 
+    /// Reads what came while nothing was asked. False if that was the end; `on_closed` was called.
+    [[nodiscard]] bool is_alive();
+
     /// Ends it without another word to the listener.
     void close() noexcept;
 
@@ -81,7 +85,7 @@ class connection : public std::enable_shared_from_this<connection> {
     /// What the next result belongs to.
     struct expectation {
         enum class kind { preparation, step, last_step, end } what = kind::step;
-        const statement* prepared = nullptr;
+        std::string prepared{};  ///< The name of the statement.
     };
 
     awaitable<void> live();
@@ -118,11 +122,10 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Borrows the session's socket, to wait for it.
     boost::asio::posix::stream_descriptor socket_;
     boost::asio::steady_timer limit_;  ///< Of the attempt at one place, then of the whole.
-    std::set<const statement*> prepared_;
+    std::set<std::string> prepared_;   ///< By their names.
     unsigned since_plans_were_made_ = 0;
     std::deque<expectation> expected_;
     bool result_seen_ = false;
-    bool last_step_done_ = false;
     row_list answer_;
     std::optional<refusal> refused_;
     bool writing_ = false;

@@ -2,7 +2,6 @@
 
 #include "../core/longest_wait.hpp"
 #include "lock_operation.hpp"
-#include "schema.hpp"
 #include "schema_operation.hpp"
 
 #include <syncguard/error.hpp>
@@ -38,8 +37,9 @@ options checked(options store) {
 postgres_engine::postgres_engine(const options& store)
     : client_engine([store = checked(store)] { return std::make_shared<postgres::client>(store); }),
       cleanup_in_is_locked_(store.cleanup_in_is_locked),
-      tables_(checked_names(store.tables)),
-      sql_(std::make_shared<const statements>(tables_)) {}
+      sql_(std::make_shared<const statements>(placeholders(checked_tables(store.tables)))),
+      schema_(
+          std::make_shared<const schema_statements>(placeholders(checked_tables(store.tables)))) {}
 
 backend_capabilities postgres_engine::capabilities() const noexcept {
     return {postgres::capabilities::backend, postgres::capabilities::supports_fencing,
@@ -62,18 +62,17 @@ void postgres_engine::setup_schema(const call_limits& limits) {
         client()->perform(step);
         step->throw_if_failed();
     };
-    const auto schema = std::make_shared<const schema_statements>(tables_);
-    perform({.what = &schema->create,
+    perform({.what = &schema_->create,
              .parameters = {},
-             .enter = &schema->enter,
+             .enter = &schema_->enter,
              .turn = setup_lock,
              .always_enters = true},
-            schema);
+            schema_);
     // An acquisition of no keys writes nothing, but fails where one would: with tables that are not
     // ours, or without the rights to use them.
     const std::string no_keys = "{}";
     perform({.what = &sql_->acquire,
-             .parameters = {no_keys, no_keys, no_keys, no_keys, no_keys},
+             .parameters = {no_keys, no_keys, no_keys, no_keys, no_keys, no_keys},
              .takes_patience = true},
             sql_);
 }

@@ -5,6 +5,7 @@
 #include "../net/client_engine.hpp"
 #include "client.hpp"
 #include "lock_operation.hpp"
+#include "schema.hpp"
 #include "statements.hpp"
 
 #include <syncguard/engine.hpp>
@@ -30,8 +31,8 @@ class postgres_engine : public net::client_engine<client, lock_operation> {
                                                                  completion done) override;
 
     const bool cleanup_in_is_locked_;
-    const quoted_names tables_;
     const std::shared_ptr<const statements> sql_;
+    const std::shared_ptr<const schema_statements> schema_;
 };
 
 }  // namespace syncguard::postgres

@@ -3,6 +3,8 @@
 
 #include "client.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 
 namespace syncguard::postgres {
@@ -18,8 +20,8 @@ class link final : public connection::listener {
 
     std::shared_ptr<connection> wire;
     const bool reserved;
-    bool ready = false;
-    bool proved = false;  ///< It has brought an answer.
+    bool ready = false;   ///< It has been greeted.
+    bool proved = false;  ///< It has brought an answer to an operation.
     /// In the order of the rows that will come.
     operation_list busy_with;
     bool with_many_alike = false;  ///< That is what it is busy with, be it one.
@@ -27,15 +29,31 @@ class link final : public connection::listener {
 
     [[nodiscard]] bool is_idle() const noexcept { return ready && busy_with.empty(); }
 
+    /// The server's clock as an answer told it, to a question that was sent at `busy_since`. The
+    /// server has read it since then, perhaps after a long wait: what fits to that, stays.
+    void set_server_clock(unix_time told) noexcept {
+        server_ahead_by_ = std::clamp(server_ahead_by_, told - at(std::chrono::steady_clock::now()),
+                                      told - at(busy_since));
+    }
+
+    /// What the server's clock shows then; at most the shortest round trip more.
+    [[nodiscard]] unix_time server_time(time_point when) const noexcept {
+        return at(when) + server_ahead_by_;
+    }
+
   private:
-    void on_ready() override { ready = true; }
+    void on_ready() override { owner_.greet(*this); }
     void on_reply(const row_list& rows) override { owner_.on_reply(*this, rows); }
     void on_refused(const refusal& why) override { owner_.on_refused(*this, why); }
-    void on_closed(const lock_error& why, const std::optional<refusal>& refused) override {
-        owner_.on_closed(*this, why, refused);
+    void on_closed(const lock_error& why) override { owner_.on_closed(*this, why); }
+
+    /// Two steady times are as far apart as these.
+    [[nodiscard]] static unix_time at(time_point when) noexcept {
+        return unix_time(std::chrono::ceil<milliseconds>(when.time_since_epoch()));
     }
 
     client& owner_;
+    milliseconds server_ahead_by_ = milliseconds::max();
 };
 
 }  // namespace syncguard::postgres

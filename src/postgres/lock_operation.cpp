@@ -20,9 +20,6 @@ constexpr milliseconds longest_memory = std::chrono::hours(1);
 /// A lock that outlives what was said of it is not asked for in a busy loop.
 constexpr milliseconds shortest_pause{20};
 
-/// How often "not found" is not believed where the acquisition may still be under way.
-constexpr unsigned doubts_after_a_broken_connection = 2;
-
 std::string key_to_undo(const request& what) {
     const auto* const acquisition = std::get_if<acquire_request>(&what);
     return acquisition == nullptr ? std::string() : std::string(acquisition->key);
@@ -50,21 +47,29 @@ void lock_operation::watch_for_stop(const std::stop_token& stop) {
 }
 
 bool lock_operation::answer(const row& reply) noexcept {
-    if (!in_doubt_ && has_to_wait(what_, reply)) return false;
+    if (!in_doubt_ && has_to_wait(what_, reply)) {
+        first_sent_at_.reset();
+        return false;
+    }
     try {
         inquiry_.answer = decoded(reply);
-        inquiry_.answer.attempt_began = sent_at_;
+        // What was found may be the work of an earlier copy, which began no earlier than the first.
+        const bool was_found = in_doubt_ || was_granted_before(what_, reply);
+        inquiry_.answer.attempt_began = was_found ? first_sent_at_.value_or(sent_at_) : sent_at_;
     } catch (...) {
         inquiry_.failure = std::current_exception();
         // No answer that makes sense, or no memory to take it.
-        undo(in_doubt_ ? doubts_after_a_broken_connection : 0);
+        undo();
     }
     return true;
 }
 
-void lock_operation::about_to_be_sent() noexcept {
+void lock_operation::about_to_be_sent(unix_time server_deadline) noexcept {
     // What asks for the fate of an attempt does not make it younger.
-    if (!in_doubt_) sent_at_ = lease_clock::now();
+    if (in_doubt_) return;
+    sent_at_ = lease_clock::now();
+    if (!first_sent_at_) first_sent_at_ = sent_at_;
+    server_deadline_ = std::max(server_deadline_, server_deadline);
 }
 
 bool lock_operation::lingers(time_point now) const noexcept {
@@ -75,6 +80,7 @@ bool lock_operation::lingers(time_point now) const noexcept {
 std::optional<operation::patience> lock_operation::wait_after(const row& reply) {
     const auto now = std::chrono::steady_clock::now();
     if (!lingers(now) || !is_locked(reply) || !answer(reply) || inquiry_.failure) return {};
+    first_sent_at_.reset();
     const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
     return patience{.key = call_.turn,
@@ -83,14 +89,20 @@ std::optional<operation::patience> lock_operation::wait_after(const row& reply) 
 
 void lock_operation::answer_late(const row& reply) noexcept {
     try {
-        if (!has_to_wait(what_, reply) && decode(what_, reply, where_).ok) undo(0);
+        if (!has_to_wait(what_, reply) && decode(what_, reply, where_).ok) undo();
     } catch (const std::exception&) {
-        undo(0);
+        undo();
     }
 }
 
 outcome lock_operation::decoded(const row& reply) const {
-    if (!in_doubt_) return decode(what_, reply, where_);
+    if (!in_doubt_) {
+        const auto trusted = time_to_trust(what_, reply);
+        const auto answer = decode(what_, reply, where_);
+        const bool may_be_overwritten =
+            answer.ok && trusted && lease_clock::now() - sent_at_ > *trusted;
+        return may_be_overwritten ? outcome::failed(failure_reason::expired) : answer;
+    }
     if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
         const auto found = decode(id_lookup_request{acquisition->id}, reply, where_).record;
         if (found) return outcome::granted(found->expires_at, found->fence);
@@ -110,10 +122,12 @@ lock_error lock_operation::answer_was_lost(const char* what_is_known) const {
 
 void lock_operation::fail(const lock_error& why) noexcept {
     inquiry_.failure = std::make_exception_ptr(why);
-    if (in_doubt_) undo(doubts_after_a_broken_connection);
+    if (in_doubt_) undo();
 }
 
 bool lock_operation::ask_again() noexcept {
+    // The first copy could be performed after a later extension, and shorten the lock.
+    if (std::holds_alternative<extend_request>(what_)) return false;
     in_doubt_ = true;
     try {
         if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
@@ -135,7 +149,7 @@ bool lock_operation::has_another_way(std::string_view /*sqlstate*/) noexcept {
 }
 
 void lock_operation::lose() noexcept {
-    if (!in_doubt_) undo(doubts_after_a_broken_connection);
+    if (!in_doubt_) undo();
 }
 
 bool lock_operation::is_urgent() const noexcept {
@@ -143,22 +157,27 @@ bool lock_operation::is_urgent() const noexcept {
 }
 
 void lock_operation::abandon() noexcept {
-    if (inquiry_.abandon()) undo(0);
+    if (inquiry_.abandon()) undo();
 }
 
 void lock_operation::announce() noexcept {
-    if (inquiry_.announce()) undo(0);
+    if (inquiry_.announce()) undo();
 }
 
-void lock_operation::undo(unsigned doubts) noexcept {
+void lock_operation::undo() noexcept {
     const auto* const acquisition = std::get_if<acquire_request>(&what_);
     const auto by = client_.lock();
     if (acquisition == nullptr || !by) return;
     try {
-        const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
-        by->start(std::make_shared<background_release>(acquisition->id, key_,
-                                                       std::chrono::steady_clock::now() + lifetime,
-                                                       doubts, sql_, client_));
+        // It may still be performed until its deadline, and then lasts for its TTL.
+        const auto now = std::chrono::steady_clock::now();
+        const auto lasts = std::max<std::chrono::steady_clock::duration>(
+                               std::min(final_deadline(), now + longest_memory) - now, {}) +
+                           acquisition->ttl + time_tolerance;
+        const auto ends_at =
+            now + std::min<std::chrono::steady_clock::duration>(lasts, longest_memory);
+        by->start(std::make_shared<background_release>(acquisition->id, key_, ends_at,
+                                                       server_deadline_, sql_, client_));
     } catch (const std::exception&) {  // the lock ends with its TTL
     }
 }

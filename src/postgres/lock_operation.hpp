@@ -34,7 +34,7 @@ class lock_operation : public operation {
 
   private:
     [[nodiscard]] bool answer(const row& reply) noexcept override;
-    void about_to_be_sent() noexcept override;
+    void about_to_be_sent(unix_time server_deadline) noexcept override;
     [[nodiscard]] bool lingers(time_point now) const noexcept override;
     [[nodiscard]] std::optional<patience> wait_after(const row& reply) override;
     void answer_late(const row& reply) noexcept override;
@@ -47,7 +47,7 @@ class lock_operation : public operation {
 
     [[nodiscard]] outcome decoded(const row& reply) const;
     [[nodiscard]] lock_error answer_was_lost(const char* what_is_known) const;
-    void undo(unsigned doubts) noexcept;
+    void undo() noexcept;
 
     const request what_;
     /// Of an acquisition. The request's own view ends with the call, before its undoing does.
@@ -57,6 +57,10 @@ class lock_operation : public operation {
     const std::string where_;
     net::inquiry inquiry_;
     lease_clock::time_point sent_at_{};
+    /// The first time after the last answer.
+    std::optional<lease_clock::time_point> first_sent_at_;
+    /// The server does not perform it later, by its own clock.
+    unix_time server_deadline_{};
     /// It was sent before, and what came of that is not known.
     bool in_doubt_ = false;
 };

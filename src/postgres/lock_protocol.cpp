@@ -43,6 +43,7 @@ struct encoder {
                 .parameters = {key, std::string(what.key), what.id.to_string(),
                                std::to_string(what.ttl.count()), make_fence_key("", key, budget)},
                 .takes_lists = true,
+                .has_deadline = true,
                 .takes_patience = true,
                 .enter = &sql.enter,
                 .turn = key};
@@ -50,6 +51,7 @@ struct encoder {
     call operator()(const release_request& what) const { return release_of(what.id, sql); }
     call operator()(const extend_request& what) const {
         call asked = one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
+        asked.has_deadline = true;
         asked.takes_patience = true;
         return asked;
     }
@@ -66,11 +68,11 @@ struct encoder {
 
 struct decoder {
     const row& answer;
-    const std::string& where;
+    std::string_view where;
 
     [[noreturn]] void refuse() const {
         throw lock_error(error_code::internal,
-                         where + " gave an answer that does not fit the question");
+                         std::string(where) + " gave an answer that does not fit the question");
     }
     [[nodiscard]] const std::optional<std::string>& field(std::size_t number) const {
         if (number >= answer.size()) refuse();
@@ -99,7 +101,7 @@ struct decoder {
         const auto token = fence::parse(text(4));
         if (!token || !lock_id::is_valid(text(1))) {
             throw lock_error(error_code::invalid_argument,
-                             "the lock that is stored in " + where +
+                             "the lock that is stored in " + std::string(where) +
                                  " lacks something or was written by another version");
         }
         return outcome::found({.key = text(0),
@@ -110,23 +112,23 @@ struct decoder {
     }
 
     outcome operator()(const acquire_request& /*what*/) const {
-        if (field(0)) return outcome::locked(milliseconds(integer(0)));
-        if (!field(2)) {
+        if (field(1)) return outcome::locked(milliseconds(integer(1)));
+        if (!field(3)) {
             throw lock_error(error_code::internal,
                              "the fence counter of this key has reached its end (" +
                                  fence::from_counter(fence::max_counter).to_string() +
                                  "); nothing was locked. Use a new key");
         }
-        const auto counter = integer(2);
+        const auto counter = integer(3);
         if (counter < 1 || counter > std::int64_t{fence::max_counter}) refuse();
-        return outcome::granted(time(3), fence::from_counter(static_cast<std::uint64_t>(counter)));
+        return outcome::granted(time(4), fence::from_counter(static_cast<std::uint64_t>(counter)));
     }
     outcome operator()(const release_request& /*what*/) const {
         const auto said = integer(0);
         return said == 1 ? outcome::done() : not_owned(said == -2);
     }
     outcome operator()(const extend_request& /*what*/) const {
-        return field(0) ? outcome::extended(time(0)) : not_owned(integer(1) > 0);
+        return field(1) ? outcome::extended(time(1)) : not_owned(integer(2) > 0);
     }
     outcome operator()(const is_locked_request& /*what*/) const {
         return outcome::yes_or_no(!answer.empty());
@@ -142,16 +144,36 @@ call encode(const request& what, const statements& sql, bool cleanup) {
 }
 
 bool is_locked(const row& answer) {
-    return !answer.empty() && answer[0].has_value();
+    return answer.size() > 1 && answer[1].has_value();
 }
 
 bool has_to_wait(const request& what, const row& answer) {
-    return std::holds_alternative<acquire_request>(what) && answer.size() > 1 && !answer[0] &&
-           answer[1] == "f";
+    if (std::holds_alternative<acquire_request>(what)) {
+        return answer.size() > 2 && !answer[1] && answer[2] == "f" &&
+               !was_granted_before(what, answer);
+    }
+    return std::holds_alternative<extend_request>(what) && answer.size() > 3 && answer[3] == "f";
+}
+
+bool was_granted_before(const request& what, const row& answer) {
+    return std::holds_alternative<acquire_request>(what) && answer.size() > 5 && !answer[1] &&
+           answer[5] == "t";
+}
+
+std::optional<milliseconds> time_to_trust(const request& what, const row& answer) {
+    if (!std::holds_alternative<extend_request>(what) || answer.size() <= 4 || !answer[4]) {
+        return std::nullopt;
+    }
+    return milliseconds(decoder{answer, {}}.integer(4));
 }
 
 outcome decode(const request& what, const row& answer, const std::string& where) {
     return std::visit(decoder{answer, where}, what);
+}
+
+bool is_undone(const row& answer, unix_time deadline) {
+    const decoder read{answer, {}};
+    return read.integer(0) == 1 || read.time(2) > deadline;
 }
 
 call encode_resolution(const acquire_request& what, const statements& sql) {

@@ -147,7 +147,7 @@ void lookout::on_refused(const refusal& /*why*/) {
     be_deaf_for(pause_after_a_refusal);
 }
 
-void lookout::on_closed(const lock_error& /*why*/, const std::optional<refusal>& /*refused*/) {
+void lookout::on_closed(const lock_error& /*why*/) {
     if (trusted_) {
         lose_connection();
     } else {

@@ -65,7 +65,7 @@ class lookout final : private connection::listener {
     void on_ready() override;
     void on_reply(const row_list& rows) override;
     void on_refused(const refusal& why) override;
-    void on_closed(const lock_error& why, const std::optional<refusal>& refused) override;
+    void on_closed(const lock_error& why) override;
     void on_notification(const std::string& key) override;
 
     void send_changes(time_point now);

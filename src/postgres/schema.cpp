@@ -11,7 +11,8 @@ namespace {
 
 /// Only what is missing: even to find out that an index is there, CREATE INDEX would wait for all
 /// who write, and keep others waiting behind it.
-std::string missing_parts(const quoted_names& tables, const std::vector<std::string>& creations) {
+std::string missing_parts(const quoted_names& tables, const std::vector<std::string>& creations,
+                          const std::string& note) {
     const auto is_no_table = [](const std::string& name) {
         return "to_regclass('" + name + "') IS NULL";
     };
@@ -24,7 +25,19 @@ std::string missing_parts(const quoted_names& tables, const std::vector<std::str
     std::string text = "DO $setup$ BEGIN ";
     for (std::size_t i = 0; i < conditions.size(); ++i)
         text += "IF " + conditions[i] + " THEN " + creations.at(i) + "; END IF; ";
-    return text.append("END $setup$");
+    return text.append(note).append(" END $setup$");
+}
+
+/// Clients that share the locks but not their counters would be granted fences that do not rise. A
+/// comment is where peers have room for it. One that somebody else has written stays.
+std::string note_text(const quoted_names& tables) {
+    return "IF (SELECT obj_description(oid, 'pg_class') IS NULL AND relkind IN ('r', 'p') "
+           "AND pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('" +
+           tables.locks + "')) THEN EXECUTE format('COMMENT ON TABLE %s IS %L', to_regclass('" +
+           tables.locks + "'), '" + note_of_counters +
+           "' || (SELECT nspname || '.' || relname FROM pg_class AS c "
+           "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass('" +
+           tables.fence_counters + "'))); END IF;";
 }
 
 }  // namespace
@@ -49,7 +62,8 @@ schema_statements::schema_statements(const quoted_names& tables)
                     "    fence     BIGINT NOT NULL DEFAULT 0,\n"
                     "    key_debug TEXT\n"
                     ")"},
-      create{.name = {}, .text = missing_parts(tables, creations)} {}
+      note(note_text(tables)),
+      create{.name = {}, .text = missing_parts(tables, creations, note)} {}
 
 std::string schema_sql(const table_names& tables) {
     const schema_statements sql(checked_names(tables));
@@ -58,6 +72,7 @@ std::string schema_sql(const table_names& tables) {
     script.append("SELECT pg_advisory_xact_lock(").append(setup_lock).append(");\n");
     for (const auto& each : sql.creations)
         script.append(each).append(";\n");
+    script.append("DO $setup$ BEGIN ").append(sql.note).append(" END $setup$;\n");
     return script.append("COMMIT;\n");
 }
 

@@ -22,8 +22,13 @@ struct schema_statements {
     statement enter;
     /// In this order.
     std::vector<std::string> creations;
+    /// Then this, in PL/pgSQL, which notes at the table of locks which counters belong to it.
+    std::string note;
     /// The same as one statement, which does nothing where nothing is missing.
     statement create;
 };
+
+/// How that note begins; the counters' schema and name follow.
+inline constexpr const char* note_of_counters = "SyncGuard locks. Fence counters: ";
 
 }  // namespace syncguard::postgres

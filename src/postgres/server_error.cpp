@@ -65,9 +65,11 @@ constexpr std::array known_errors{
                 "pg_stat_activity tell who"},
     known_error{"57014", error_code::network_timeout, remedy::none,
                 "the statement was cancelled by the server"},
-    known_error{"57P", error_code::service_unavailable, remedy::again_elsewhere,
+    // The server itself closes the connection with one of these.
+    known_error{"57P", error_code::service_unavailable, remedy::ask,
                 "the server is shutting down or starting up; try again soon"},
-    known_error{"08", error_code::service_unavailable, remedy::none, try_again},
+    known_error{"08", error_code::service_unavailable, remedy::ask, try_again},
+    known_error{"58", error_code::internal, remedy::ask, ""},
 };
 
 const known_error* find(std::string_view sqlstate) noexcept {

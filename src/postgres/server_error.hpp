@@ -15,12 +15,13 @@ namespace syncguard::postgres {
 /// Names the server by `where`. Says nothing of what was stored.
 [[nodiscard]] lock_error to_lock_error(const refusal& why, const std::string& where);
 
-/// What to do after the server has done nothing.
+/// What to do after an error, by which the server has done nothing if not said otherwise.
 enum class remedy {
     none,
-    again,               ///< Others were in the way: the same again, here or elsewhere.
-    again_elsewhere,     ///< This server cannot go on: a new connection may lead to one that can.
-    again_without_names  ///< What was prepared is not there: a pooler has changed the session.
+    again,                ///< Others were in the way: the same again, here or elsewhere.
+    again_elsewhere,      ///< This server cannot go on: a new connection may lead to one that can.
+    again_without_names,  ///< What was prepared is not there: a pooler has changed the session.
+    ask  ///< A pooler speaks, not the server: whether it has done something is not known.
 };
 
 [[nodiscard]] remedy remedy_for(std::string_view sqlstate) noexcept;

@@ -10,12 +10,6 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// The server's clock at the moment of asking: now() would be the begin of the transaction, before
-/// any waiting.
-std::string now_ms() {
-    return "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-}
-
 std::string tolerance() {
     return std::to_string(time_tolerance.count());
 }
@@ -29,15 +23,24 @@ std::string last_fence() {
 }
 
 std::string live() {
-    return "expires_at_ms > " + now_ms() + " - " + tolerance();
+    return "expires_at_ms > " + server_clock() + " - " + tolerance();
 }
 
 statement named(std::string text) {
-    std::string name = "syncguard_" + hash_key(text);
+    std::string name = statement_name(text);
     return {.name = std::move(name), .text = std::move(text)};
 }
 
+/// The digits of a stored fence as a number. What is no fence counts as none.
+std::string fence_number(const std::string& column) {
+    return "CASE WHEN " + column + " ~ '^[0-9]{1,15}$' THEN " + column + "::bigint ELSE 0 END";
+}
+
 std::string acquire_text(const quoted_names& tables) {
+    // The clock is read after the advisory locks were tried for. So a transaction that has the
+    // advisory lock of a key, finds no row and reads a time after the deadline of an acquisition
+    // knows that this acquisition has not written and will not write.
+    //
     // The statement sees what was committed before it began. Whoever has written since then, before
     // this one got the right to, is met by the upsert, which sees all and leaves a live lock alone;
     // so is an extension or removal by lock id, which has the row alone and is waited for. The
@@ -45,22 +48,27 @@ std::string acquire_text(const quoted_names& tables) {
     // where a row was removed while it was waited for, and the time for the new one is from before.
     return "WITH input AS MATERIALIZED (SELECT i.*, "
            "pg_try_advisory_xact_lock(hashtext(i.key)) AS mine FROM "
-           "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) "
-           "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, place)), "
-           "clock AS MATERIALIZED (SELECT " +
-           limit_of_waiting("$6") + ", " + now_ms() +
-           " AS ms), "
-           "held AS MATERIALIZED (SELECT l.key, l.expires_at_ms + " +
-           tolerance() + " - clock.ms AS left_ms FROM " + tables.locks +
-           " AS l, clock WHERE l.key = ANY ($1::text[]) AND l.expires_at_ms > clock.ms - " +
-           tolerance() +
-           "), "
+           "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[]) "
+           "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, deadline, place)), "
+           "clock AS MATERIALIZED (SELECT count(*), " +
+           limit_of_waiting("$7") + ", " + server_clock() +
+           " AS ms FROM input), "
+           "stored AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms, " +
+           fence_number("l.fence") + " AS fence, l.expires_at_ms + " + tolerance() +
+           " - clock.ms AS left_ms FROM " + tables.locks +
+           " AS l, clock WHERE l.key = ANY ($1::text[])), "
+           "held AS (SELECT * FROM stored WHERE left_ms > 0), "
            "raised AS (INSERT INTO " +
            tables.fence_counters +
            " AS c (fence_key, fence, key_debug) "
-           "SELECT i.fence_key, 1, i.user_key FROM input AS i, clock "
-           "WHERE i.mine AND NOT EXISTS (SELECT FROM held WHERE held.key = i.key) "
-           "ON CONFLICT (fence_key) DO UPDATE SET fence = c.fence + 1 WHERE c.fence < " +
+           "SELECT i.fence_key, coalesce(stored.fence, 0) + 1, i.user_key "
+           "FROM input AS i LEFT JOIN stored USING (key), clock "
+           "WHERE i.mine AND clock.ms <= i.deadline AND coalesce(stored.left_ms, 0) <= 0 "
+           "AND coalesce(stored.fence, 0) < " +
+           last_fence() +
+           // The counter may have been lost while the lock that got its last fence was stored.
+           " ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(c.fence + 1, excluded.fence) "
+           "WHERE c.fence < " +
            last_fence() +
            " RETURNING c.fence_key, c.fence), "
            "put AS (INSERT INTO " +
@@ -73,18 +81,19 @@ std::string acquire_text(const quoted_names& tables) {
            "(expires_at_ms, acquired_at_ms) = "
            "(SELECT later.ms + excluded.expires_at_ms - excluded.acquired_at_ms, later.ms "
            "FROM (SELECT " +
-           now_ms() +
+           server_clock() +
            " AS ms OFFSET 0) AS later), "
            "fence = excluded.fence, user_key = excluded.user_key WHERE l.expires_at_ms <= " +
-           now_ms() + " - " + tolerance() +
+           server_clock() + " - " + tolerance() +
            " RETURNING l.key, l.acquired_at_ms, l.expires_at_ms) "
-           "SELECT held.left_ms, i.mine, raised.fence, "
-           "CASE WHEN raised.fence IS NULL THEN NULL WHEN put.acquired_at_ms >= " +
-           now_ms() + " - " + tolerance() +
+           "SELECT clock.ms, CASE WHEN held.lock_id <> i.lock_id THEN held.left_ms END, "
+           "i.mine AND clock.ms <= i.deadline, coalesce(raised.fence, held.fence), "
+           "CASE WHEN raised.fence IS NULL THEN held.expires_at_ms WHEN put.acquired_at_ms >= " +
+           server_clock() + " - " + tolerance() +
            " THEN put.expires_at_ms "
            "ELSE 1 / (SELECT count(*) FROM put WHERE put.acquired_at_ms IS NULL) "
-           "END FROM input AS i LEFT JOIN held USING (key) LEFT JOIN raised USING (fence_key) "
-           "LEFT JOIN put USING (key) ORDER BY i.place";
+           "END, held.lock_id IS NOT NULL FROM clock, input AS i LEFT JOIN held USING (key) "
+           "LEFT JOIN raised USING (fence_key) LEFT JOIN put USING (key) ORDER BY i.place";
 }
 
 /// Whoever waits for a key holds its flag, shared, and is told of releases by a notification on the
@@ -106,10 +115,10 @@ std::string rows_of_mine(const quoted_names& tables, const std::string& conditio
            condition +
            " ORDER BY l.key FOR UPDATE OF l), "
            "clock AS MATERIALIZED (SELECT count(*), " +
-           now_ms() +
+           server_clock() +
            " AS ms FROM locked), "
-           "mine AS MATERIALIZED (SELECT key, lock_id, ms FROM locked, clock "
-           "WHERE expires_at_ms > ms - " +
+           "mine AS MATERIALIZED (SELECT key, lock_id, expires_at_ms - ms AS left_ms, ms "
+           "FROM locked, clock WHERE expires_at_ms > ms - " +
            tolerance() + ")";
 }
 
@@ -126,18 +135,27 @@ std::string release_text(const quoted_names& tables) {
            " AS l WHERE l.lock_id = i.lock_id) > 0 THEN -2 ELSE -1 END, "
            "CASE WHEN NOT pg_try_advisory_xact_lock(" +
            flag_of("gone.key") + ") THEN pg_notify('" + channel +
-           "', gone.key) END "
+           "', gone.key) END, (SELECT ms FROM clock) "
            "FROM unnest($1::text[]) WITH ORDINALITY AS i (lock_id, place) "
            "LEFT JOIN gone USING (lock_id) ORDER BY i.place";
 }
 
 std::string extend_text(const quoted_names& tables) {
-    return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$3") + ", extended AS (UPDATE " +
-           tables.locks + " AS l SET expires_at_ms = mine.ms + $2::bigint FROM mine WHERE " +
-           is_mine +
-           " RETURNING l.expires_at_ms) SELECT (SELECT expires_at_ms FROM extended), "
-           "(SELECT count(*) FROM " +
-           tables.locks + " WHERE lock_id = $1::text)";
+    // A peer reads the row under the advisory lock of the key, without locking the row, and then
+    // overwrites it. With the advisory lock in hand no peer is between the two until the commit.
+    // It is not waited for, since peers take it before they wait for the row. Without it, the end
+    // of the lock must not have come when the commit is known.
+    return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$4") +
+           ", entered AS MATERIALIZED (SELECT mine.*, "
+           "pg_try_advisory_xact_lock(hashtext(key)) AS alone FROM mine "
+           "WHERE ms <= $3::bigint), extended AS (UPDATE " +
+           tables.locks + " AS l SET expires_at_ms = mine.ms + $2::bigint FROM entered AS mine " +
+           "WHERE " + is_mine +
+           " AND (mine.alone OR mine.left_ms > 0) RETURNING l.expires_at_ms) "
+           "SELECT clock.ms, (SELECT expires_at_ms FROM extended), (SELECT count(*) FROM " +
+           tables.locks +
+           " WHERE lock_id = $1::text), clock.ms <= $3::bigint, "
+           "(SELECT left_ms FROM entered WHERE NOT alone) FROM clock";
 }
 
 std::string lookup_text(const quoted_names& tables, const char* column) {
@@ -150,6 +168,15 @@ std::string is_locked_text(const quoted_names& tables) {
 }
 
 }  // namespace
+
+std::string statement_name(const std::string& text) {
+    return "syncguard_" + hash_key(text);
+}
+
+std::string server_clock() {
+    // now() would be the begin of the transaction, before any waiting.
+    return "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+}
 
 std::string limit_of_waiting(const std::string& milliseconds) {
     return "set_config('lock_timeout', " + milliseconds + "::text, true)";
@@ -167,8 +194,8 @@ statements::statements(const quoted_names& tables)
       // What somebody else works on is left to him: a question must not wait.
       is_locked_with_cleanup(
           named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE key = (SELECT key FROM " +
-                tables.locks + " WHERE key = $1::text AND expires_at_ms < " + now_ms() + " - " +
-                cleanup_guard + " FOR UPDATE SKIP LOCKED)) " + is_locked_text(tables))),
+                tables.locks + " WHERE key = $1::text AND expires_at_ms < " + server_clock() +
+                " - " + cleanup_guard + " FOR UPDATE SKIP LOCKED)) " + is_locked_text(tables))),
       lookup_key(named(lookup_text(tables, "key"))),
       lookup_id(named(lookup_text(tables, "lock_id"))) {}
 

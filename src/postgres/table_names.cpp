@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace syncguard::postgres {
 
@@ -25,21 +26,11 @@ std::string in_quotes(std::string_view name) {
     return quoted.append(name).append("\"");
 }
 
-struct table {
-    std::string schema;  ///< Empty: wherever the server finds it.
-    std::string name;
-
-    [[nodiscard]] std::string quoted() const {
-        if (schema.empty()) return in_quotes(name);
-        return in_quotes(schema).append(".").append(in_quotes(name));
-    }
-};
-
-table read(std::string text, const char* which) {
+table_name read(std::string text, const char* which) {
     std::transform(text.begin(), text.end(), text.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     const auto dot = text.find('.');
-    table read;
+    table_name read;
     if (dot != std::string::npos) read.schema = text.substr(0, dot);
     read.name = dot == std::string::npos ? text : text.substr(dot + 1);
     if (!is_identifier(read.name) || (dot != std::string::npos && !is_identifier(read.schema))) {
@@ -63,11 +54,26 @@ std::string index_name(const std::string& table_name) {
     return name.append(ending);
 }
 
+constexpr std::string_view placeholder_of_locks = "{locks}";
+constexpr std::string_view placeholder_of_counters = "{fence_counters}";
+
+void replace_all(std::string& text, std::string_view old_part, const std::string& new_part) {
+    for (auto at = text.find(old_part); at != std::string::npos;
+         at = text.find(old_part, at + new_part.size())) {
+        text.replace(at, old_part.size(), new_part);
+    }
+}
+
 }  // namespace
 
-quoted_names checked_names(const table_names& given) {
-    const table locks = read(given.locks, "locks");
-    const table counters = read(given.fence_counters, "fence counters");
+std::string table_name::quoted() const {
+    if (schema.empty()) return in_quotes(name);
+    return in_quotes(schema).append(".").append(in_quotes(name));
+}
+
+table_pair checked_tables(const table_names& given) {
+    table_name locks = read(given.locks, "locks");
+    table_name counters = read(given.fence_counters, "fence counters");
     // A name without schema may mean a table of any schema.
     const bool maybe_same_schema =
         locks.schema == counters.schema || locks.schema.empty() || counters.schema.empty();
@@ -75,9 +81,26 @@ quoted_names checked_names(const table_names& given) {
         throw lock_error(error_code::invalid_argument,
                          "locks and fence counters need two different tables");
     }
-    return {.locks = locks.quoted(),
-            .fence_counters = counters.quoted(),
-            .expiry_index = in_quotes(index_name(locks.name))};
+    return {.locks = std::move(locks), .fence_counters = std::move(counters)};
+}
+
+quoted_names checked_names(const table_names& given) {
+    const auto tables = checked_tables(given);
+    return {.locks = tables.locks.quoted(),
+            .fence_counters = tables.fence_counters.quoted(),
+            .expiry_index = in_quotes(index_name(tables.locks.name))};
+}
+
+quoted_names placeholders(const table_pair& tables) {
+    return {.locks = std::string(placeholder_of_locks),
+            .fence_counters = std::string(placeholder_of_counters),
+            .expiry_index = in_quotes(index_name(tables.locks.name))};
+}
+
+std::string with_tables(std::string text, const table_pair& tables) {
+    replace_all(text, placeholder_of_locks, tables.locks.quoted());
+    replace_all(text, placeholder_of_counters, tables.fence_counters.quoted());
+    return text;
 }
 
 }  // namespace syncguard::postgres

@@ -17,7 +17,7 @@ struct statement {
 };
 
 struct step {
-    const statement* what;  ///< Lives as long as the client.
+    const statement* what;
     std::vector<std::string> parameters;
 };
 

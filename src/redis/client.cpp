@@ -175,6 +175,7 @@ void client::admit(const std::shared_ptr<operation>& what) {
     // Most deadlines are as far away as those before.
     deadlines_.insert(deadlines_.end(), *what);
     what->admitted_ = true;
+    what->number_ = ++last_number_;
     ++admitted_;
     if (what->is_unwanted()) give_up(what, cancelled_by_caller());
 }
@@ -239,6 +240,7 @@ bool client::is_worth_a_call() const {
     if (waiting_.empty() || current_ == nullptr || !current_->ready) return false;
     const std::size_t calls = current_->in_flight.size();
     if (calls == 0) return true;
+    if (current_->drains) return false;
     return calls < calls_under_way && waiting_.size() >= fair_share(current_->operations());
 }
 
@@ -246,7 +248,7 @@ bool client::is_worth_a_call() const {
 std::size_t client::tasks_wanted() const {
     if (current_ == nullptr) return 1;
     const bool only_an_answer_helps =
-        !current_->ready || current_->in_flight.size() >= calls_under_way;
+        !current_->ready || current_->drains || current_->in_flight.size() >= calls_under_way;
     if (only_an_answer_helps) return std::numeric_limits<std::size_t>::max();
     const std::size_t share = fair_share(current_->operations());
     return share > waiting_.size() ? share - waiting_.size() : 1;
@@ -282,6 +284,7 @@ void client::send_batch() {
     current_->in_flight.push_back({.operations = std::move(call)});
     waiting_.erase(waiting_.begin(), last);
     current_->script_is_known = true;
+    current_->drains = false;
     const auto now = lease_clock::now();
     for (const auto& each : current_->in_flight.back().operations) {
         each->state_ = operation::state::sent;
@@ -379,15 +382,16 @@ void client::on_reply(link& which, const resp::value& reply) {
         const unix_time server_time{milliseconds((*part).integer())};
         for (const auto& each : call)
             deliver(each, {*++part, server_time});
+        if (which.drains) fail_overtaken_extensions(call);
     } else if (!reply.is_error()) {
         close(which, {error_code::internal, where_ + " gave an answer that does not fit the "
                                                      "question; the connection was closed"});
         return;
     } else if (reply.text().starts_with("NOSCRIPT")) {
         which.script_is_known = false;
-        take_back(call, false);
+        take_back(which, false);
     } else if (call.size() > 1 && may_concern_one_key(reply.text())) {
-        take_back(call, true);
+        take_back(which, true);
     } else {
         const lock_error why = to_lock_error(reply.text(), where_);
         const bool nothing_done = is_refusal(reply.text());
@@ -472,13 +476,35 @@ void client::retire(link& which) {
     }
 }
 
-/// The server did nothing with these: they go again, before all others.
-void client::take_back(const batch& operations, bool alone) {
-    for (const auto& each : boost::adaptors::reverse(operations)) {
+/// The server did nothing with the oldest call: its operations go again, before all that were
+/// admitted after them.
+void client::take_back(link& which, bool alone) {
+    which.drains = true;
+    for (const auto& each : which.in_flight.front().operations) {
         if (each->state_ != operation::state::sent) continue;
-        waiting_.push_front(each);
+        waiting_.insert(
+            std::find_if(waiting_.begin(), waiting_.end(),
+                         [&](const auto& other) { return other->number_ > each->number_; }),
+            each);
         each->state_ = operation::state::waiting;
         each->alone_ = each->alone_ || alone;
+    }
+}
+
+/// Extensions of a lock are executed in the order of their admission. One that was refused would
+/// come too late, if another of the same lock, admitted after it, has been executed.
+void client::fail_overtaken_extensions(const batch& executed) {
+    for (const auto& refused : waiting_) {
+        const bool is_overtaken =
+            std::any_of(executed.begin(), executed.end(), [&](const auto& each) {
+                return each->number_ > refused->number_ &&
+                       extend_same_lock(each->input_, refused->input_);
+            });
+        if (is_overtaken) {
+            fail(refused, {error_code::service_unavailable,
+                           where_ + " refused to extend a lock and then executed a later extension "
+                                    "of it; try again"});
+        }
     }
 }
 

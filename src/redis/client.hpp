@@ -17,6 +17,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -89,6 +90,7 @@ class operation : public net::order,
     /// Others in the same call made the server refuse it: it goes by itself now.
     bool alone_ = false;
     bool admitted_ = false;
+    std::uint64_t number_ = 0;  ///< In the order of admission.
     bool has_lingered_ = false;
     lounge::iterator place_in_lounge_;
     link* sent_on_ = nullptr;
@@ -174,7 +176,8 @@ class client : public net::driven {
     void on_closed(link& which, const lock_error& why);
     void retire(link& which);
     void close(link& which, const lock_error& why);
-    void take_back(const batch& operations, bool alone);
+    void take_back(link& which, bool alone);
+    void fail_overtaken_extensions(const batch& executed);
     [[nodiscard]] static bool somebody_waits_for(const std::deque<sent_call>& calls);
 
     void admit(const std::shared_ptr<operation>& what);
@@ -212,6 +215,7 @@ class client : public net::driven {
     std::vector<std::shared_ptr<operation>> ended_;
     std::vector<std::shared_ptr<operation>> room_for_ended_;  ///< Empty.
     std::size_t admitted_ = 0;
+    std::uint64_t last_number_ = 0;
     std::vector<std::unique_ptr<link>> links_;
     link* current_ = nullptr;  ///< The one that new operations go to.
     bool ending_ = false;      ///< The end has come: nothing is put off for long.

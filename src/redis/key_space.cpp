@@ -53,6 +53,7 @@ key_space::key_space(std::string_view prefix) : prefix_(without_trailing_colons(
     fence_prefix_ = lock_prefix_ + std::string(fence_word) + lock_prefix_;
     // Anything else is brought to its normal form, together with the prefix.
     const std::size_t room = budget.limit_bytes - budget.reserve_bytes;
+    hashes_names_ = lock_prefix_.size() + reserved_beginning_.size() + max_key_length_bytes > room;
     if (is_ascii(prefix_) && fence_prefix_.size() < room) {
         longest_plain_key_ = room - fence_prefix_.size();
     }
@@ -75,6 +76,13 @@ bool key_space::has_plain_names(std::string_view key) const {
 void key_space::refuse_reserved(std::string_view key) const {
     const bool is_index =
         key.starts_with(index_word) && lock_id::is_valid(key.substr(index_word.size()));
+    // A hash has the same form as a lock id.
+    if (hashes_names_ && lock_id::is_valid(key)) {
+        refuse(
+            "this key is reserved: with so long a key prefix, 22 base64url characters may be the "
+            "hash that names another lock or its fence counter; use another key or a shorter "
+            "prefix");
+    }
     if (!is_index && !key.starts_with(reserved_beginning_)) return;
     refuse(
         "this key is reserved: 'id:' with a lock id, and 'fence:' with the key prefix, name what "

@@ -15,7 +15,7 @@ class key_space {
     explicit key_space(std::string_view prefix);
 
     /// Throws `lock_error` (invalid_argument) for a key whose lock would take the place of another
-    /// key's index or counter.
+    /// key's lock, index or counter.
     [[nodiscard]] std::string lock_key(std::string_view key) const;
     [[nodiscard]] std::string fence_key(std::string_view lock_key) const;
 
@@ -37,6 +37,7 @@ class key_space {
     std::size_t longest_plain_key_ = 0;
     std::string index_prefix_;
     std::string reserved_beginning_;
+    bool hashes_names_ = false;  ///< Of the longest keys, at least.
 };
 
 }  // namespace syncguard::redis

@@ -22,6 +22,10 @@ class link final : public connection::listener {
     bool ready = false;
     /// Cleared by the server's saying so.
     bool script_is_known = true;
+    /// The server refused a call, which is to be sent again, and calls that were sent after it are
+    /// not answered yet: nothing is sent until they are, so that those also refused keep their
+    /// order.
+    bool drains = false;
     bool retired = false;
     time_point keep_until{};  ///< Once it is retired.
     enum class tracking { not_asked_for, on, refused };

@@ -60,6 +60,15 @@ bool comes_before(const script_input& one, const script_input& other) noexcept {
     return one.acquires && one.kind < other.kind;
 }
 
+bool extend_same_lock(const script_input& one, const script_input& other) noexcept {
+    const auto extends = [](const script_input& input) {
+        return input.kind.action == script_action::extend ||
+               input.kind.action == script_action::extend_known;
+    };
+    const auto index_key = [](const script_input& input) { return input.key(input.key_count - 1); };
+    return extends(one) && extends(other) && index_key(one) == index_key(other);
+}
+
 void append_call(std::string& out, inputs operations, bool script_is_known) {
     const auto groups = groups_of(operations);
     std::size_t keys = 0;

@@ -68,6 +68,9 @@ struct script_input {
 /// the same call gives up; among them those of a kind stand side by side. All else stays as it was.
 [[nodiscard]] bool comes_before(const script_input& one, const script_input& other) noexcept;
 
+/// Whether both extend the same lock.
+[[nodiscard]] bool extend_same_lock(const script_input& one, const script_input& other) noexcept;
+
 /// Appends a call of the script that performs these. Neighbours of the same kind make a group.
 /// Where the server may not know the script, its text goes along.
 void append_call(std::string& out, std::span<const script_input* const> operations,

@@ -27,7 +27,7 @@ constexpr std::array known_errors{
     known_error{"NOAUTH", error_code::auth_failed, true, "give a password"},
     known_error{"WRONGPASS", error_code::auth_failed, true, "check user and password"},
     known_error{"NOPERM", error_code::auth_failed, true, needed_permissions},
-    // The same from inside the script. What locks is SET, twice: it fails the first time or never.
+    // The same from inside the script, whose last write is the lock.
     known_error{"ERR The user executing the script can't", error_code::auth_failed, true,
                 needed_permissions},
     known_error{"ERR ACL failure in script", error_code::auth_failed, true, needed_permissions},
@@ -37,6 +37,9 @@ constexpr std::array known_errors{
                 "the key holds data of another program; it was left alone"},
     known_error{"FOREIGNVALUE", error_code::invalid_argument, true,
                 "the key holds data of another program; it was left alone"},
+    known_error{"OVERLAP", error_code::invalid_argument, true,
+                "key prefixes overlap: none may be another one with a colon and more behind it; "
+                "the stored lock was left alone"},
     known_error{"SYNTAX", error_code::invalid_argument, false, ""},
     known_error{"INVALID", error_code::invalid_argument, false, ""},
     known_error{"CROSSSLOT", error_code::invalid_argument, true,

@@ -3,13 +3,14 @@
 #include <syncguard/error.hpp>
 
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -64,6 +65,7 @@ std::string_view statement::execution::text(int column) const noexcept {
 }
 
 database::database(std::filesystem::path path) : path_(std::move(path)) {
+    refuse_hard_links();
     sqlite3* handle = nullptr;
     const int result = sqlite3_open_v2(
         path_.c_str(), &handle,
@@ -77,17 +79,105 @@ database::database(std::filesystem::path path) : path_(std::move(path)) {
     begin_write_.emplace(*this, "BEGIN IMMEDIATE");
     commit_.emplace(*this, "COMMIT");
     rollback_.emplace(*this, "ROLLBACK");
+    user_version_.emplace(*this, "PRAGMA user_version");
 }
 
 void database::closer::operator()(sqlite3* handle) const noexcept {
     sqlite3_close_v2(handle);
 }
 
+/// The side files of each main file that this process has open. Used only by engines that hold
+/// their gate, so that it is at rest during a fork.
+class database::open_files {
+  public:
+    /// False if another connection has other side files of the same main file open.
+    static bool add(const file_ids& files) {
+        const std::lock_guard guard(mutex());
+        const auto [first, last] = all().equal_range(files.main);
+        if (std::any_of(first, last, [&](const auto& open) { return open.second != files; })) {
+            return false;
+        }
+        all().emplace(files.main, files);
+        return true;
+    }
+    static void remove(const file_ids& files) noexcept {
+        const std::lock_guard guard(mutex());
+        const auto [first, last] = all().equal_range(files.main);
+        const auto found =
+            std::find_if(first, last, [&](const auto& open) { return open.second == files; });
+        if (found != last) all().erase(found);
+    }
+
+  private:
+    static std::mutex& mutex() {
+        static auto* const made = new std::mutex;
+        return *made;
+    }
+    static std::multimap<file_id, file_ids>& all() {
+        static auto* const made = new std::multimap<file_id, file_ids>;
+        return *made;
+    }
+};
+
+database::~database() {
+    if (!files_) return;
+    // SQLite copies the log into the main file and deletes the side files by name. If others have
+    // made new ones since, that would take back fences and delete the others' files.
+    if (identify(wal_path_.c_str()) != files_->wal || identify(shm_path_.c_str()) != files_->shm) {
+        sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    }
+    for (auto* closing : {&begin_read_, &begin_write_, &commit_, &rollback_, &user_version_})
+        closing->reset();
+    handle_.reset();
+    open_files::remove(*files_);
+}
+
+std::int64_t database::schema_version() {
+    auto reading = user_version_->with();
+    return reading.step() ? reading.integer(0) : 0;
+}
+
+database::file_id database::identify(const char* path) noexcept {
+    struct stat status {};
+    if (::stat(path, &status) != 0) return {};
+    return {status.st_dev, status.st_ino};
+}
+
+database::file_ids database::current_files() const noexcept {
+    return {.main = identify(path_.c_str()),
+            .wal = identify(wal_path_.c_str()),
+            .shm = identify(shm_path_.c_str())};
+}
+
+void database::refuse_hard_links() const {
+    struct stat status {};
+    if (::stat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+    if (status.st_nlink <= 1) return;
+    throw lock_error(error_code::invalid_argument,
+                     "the lock file '" + path_.string() +
+                         "' has more than one name (hard link): SQLite keeps a write-ahead log for "
+                         "each, and their users would not see each other's locks. Remove the "
+                         "others or use a symbolic link");
+}
+
+void database::remember_files() {
+    // SQLite has resolved symbolic links: the side files are beside the file that they lead to.
+    const std::string resolved = sqlite3_db_filename(handle_.get(), "main");
+    wal_path_ = resolved + "-wal";
+    shm_path_ = resolved + "-shm";
+    const file_ids found = current_files();
+    if (found.wal == file_id{} || found.shm == file_id{} || !open_files::add(found)) {
+        sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+        throw lock_error(error_code::service_unavailable,
+                         "files beside the lock file '" + path_.string() +
+                             "' were removed while this process uses them; try again when its "
+                             "other backends have noticed or are closed");
+    }
+    files_ = found;
+}
+
 bool database::is_still_in_place() const noexcept {
-    int moved = 0;
-    return sqlite3_file_control(handle_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) ==
-               SQLITE_OK &&
-           moved == 0;
+    return !files_ || *files_ == current_files();
 }
 
 bool database::in_transaction() const noexcept {

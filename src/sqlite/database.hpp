@@ -4,6 +4,7 @@
 
 #include <syncguard/engine.hpp>
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -77,7 +78,7 @@ class database {
     explicit database(std::filesystem::path path);
     database(const database&) = delete;
     database& operator=(const database&) = delete;
-    ~database() = default;
+    ~database();
 
     /// Bounds all waiting for other processes until the next call of this function.
     void set_limits(const call_limits& limits) noexcept { limits_ = &limits; }
@@ -89,10 +90,19 @@ class database {
     /// The first column of the first row, as text.
     [[nodiscard]] std::string query(const std::string& sql);
 
+    /// `PRAGMA user_version`.
+    [[nodiscard]] std::int64_t schema_version();
+
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-    /// Whether the path still leads to the file that is open.
+    /// Remembers the device and inode of the file, by the given path, and of `-wal` and `-shm`
+    /// beside it. Call it when all three are open. Throws `lock_error` if this process still has
+    /// removed side files open.
+    void remember_files();
+    /// Whether the paths still lead to the files that were remembered.
     [[nodiscard]] bool is_still_in_place() const noexcept;
+    /// Throws `lock_error` if the file has hard links: SQLite would keep side files for each name.
+    void refuse_hard_links() const;
 
     /// Throws the `lock_error` that an SQLite result code means, naming the file.
     [[noreturn]] void fail(int result_code) const;
@@ -111,13 +121,37 @@ class database {
     [[nodiscard]] bool wait_while_busy(int tries) const;
     [[nodiscard]] int system_reason() const;
 
+    struct file_id {
+        std::uint64_t device = 0;
+        std::uint64_t inode = 0;
+        auto operator<=>(const file_id&) const = default;
+    };
+    struct file_ids {
+        file_id main;
+        file_id wal;
+        file_id shm;
+        bool operator==(const file_ids&) const = default;
+    };
+    /// A missing file has the inode 0.
+    [[nodiscard]] file_ids current_files() const noexcept;
+    [[nodiscard]] static file_id identify(const char* path) noexcept;
+
+    // SQLite shares the open -shm of a file among all connections of a process, by the inode of the
+    // main file. A connection that was opened while another one has a removed -shm would get it
+    // too.
+    class open_files;
+
     std::filesystem::path path_;
+    std::string wal_path_;
+    std::string shm_path_;
+    std::optional<file_ids> files_;
     const call_limits* limits_ = nullptr;
     std::unique_ptr<sqlite3, closer> handle_;
     std::optional<statement> begin_read_;
     std::optional<statement> begin_write_;
     std::optional<statement> commit_;
     std::optional<statement> rollback_;
+    std::optional<statement> user_version_;
 };
 
 /// Rolled back unless committed.

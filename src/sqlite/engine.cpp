@@ -2,6 +2,7 @@
 
 #include "../core/fence_limits.hpp"
 #include "../core/longest_wait.hpp"
+#include "mounts.hpp"
 #include "schema.hpp"
 
 #include <syncguard/error.hpp>
@@ -52,28 +53,55 @@ std::filesystem::path fixed_path(const std::filesystem::path& given) {
     return std::filesystem::absolute(given);
 }
 
+bool is_live(const stored_lock& lock, const host_clock& clock) {
+    return remaining_life(lock.period, clock.now()) > milliseconds(0);
+}
+
 /// Thrown and caught in here: the file was replaced while this call waited for it.
 struct file_was_replaced {};
 
 /// Alone in the file that its path leads to.
 class alone_in : public transaction {
   public:
-    explicit alone_in(database& file) : transaction(file, kind::write) {
-        if (!file.is_still_in_place()) throw file_was_replaced{};
+    explicit alone_in(database& file) : transaction(file, kind::write), file_(file) {
+        check_place();
+        // The write lock is held: it cannot change before the commit.
+        if (!has_current_schema(file_)) throw file_was_replaced{};
     }
+
+    /// The files are compared before the commit, so that nothing is written to files that others
+    /// do not use, and after it: a change during the commit would hide it from others.
+    void commit() {
+        file_.refuse_hard_links();
+        check_place();
+        transaction::commit();
+        check_place();
+    }
+
+  private:
+    void check_place() const {
+        if (!file_.is_still_in_place()) throw file_was_replaced{};
+    }
+
+    database& file_;
 };
 
 }  // namespace
 
-sqlite_engine::session::session(const std::filesystem::path& path, const call_limits& limits)
-    : file(path) {
+sqlite_engine::session::session(const std::filesystem::path& path, host_clock host,
+                                const call_limits& limits)
+    : clock(std::move(host)), file(path) {
     file.set_limits(limits);
-    ensure_schema(file);
+    ensure_schema(file, clock);
+    // Only a read of a table opens the side files.
+    (void)file.query("SELECT count(*) FROM sqlite_schema");
+    file.remember_files();
     locks.emplace(file);
 }
 
 sqlite_engine::sqlite_engine(options store)
     : clock_(std::move(store.clock)),
+      allow_remote_filesystem_(store.allow_remote_filesystem),
       owns_folder_(store.path.empty()),
       path_(owns_folder_ ? default_path() : fixed_path(store.path)),
       gate_(std::make_unique<gate>()),
@@ -130,6 +158,18 @@ outcome sqlite_engine::perform_once(const request& what, const call_limits& limi
             return std::visit([&](const auto& typed) { return apply(open, typed); }, what);
         } catch (const file_was_replaced&) {
             session_.reset();
+            // Others may have been granted the lock on the files that count now.
+            if (std::holds_alternative<release_request>(what) ||
+                std::holds_alternative<extend_request>(what)) {
+                return outcome::failed(failure_reason::not_found);
+            }
+        } catch (const lock_error& failure) {
+            if (session_ && session_->file.in_transaction()) session_.reset();
+            // A newer version renames the tables: tell that instead of a missing table.
+            if (session_ && failure.code() == error_code::internal) {
+                (void)has_current_schema(session_->file);
+            }
+            throw;
         } catch (...) {
             // A transaction that could not even be rolled back would hold up everybody.
             if (session_ && session_->file.in_transaction()) session_.reset();
@@ -169,51 +209,58 @@ void sqlite_engine::after_fork_in_child() {
 
 sqlite_engine::session& sqlite_engine::open_session(const call_limits& limits) {
     // A file that was removed or replaced is not the one that others use now.
-    if (session_ && !session_->file.is_still_in_place()) session_.reset();
+    if (session_ && !session_->file.is_still_in_place()) throw file_was_replaced{};
     if (session_) {
         session_->file.set_limits(limits);
     } else {
         if (owns_folder_) create_private_folder(path_.parent_path());
-        session_ = std::make_unique<session>(path_, limits);
+        check_mount(path_, allow_remote_filesystem_);
+        session_ =
+            std::make_unique<session>(path_, clock_ ? host_clock(clock_) : host_clock(), limits);
     }
     return *session_;
-}
-
-unix_time sqlite_engine::now() const {
-    if (clock_) return clock_();
-    return std::chrono::floor<milliseconds>(std::chrono::system_clock::now());
 }
 
 void sqlite_engine::sweep_now_and_then(session& open) {
     if (acquisitions_until_sweep_-- > 0) return;
     acquisitions_until_sweep_ = sweep_interval;
-    const unix_time long_gone = now() - sweep_guard;
-    if (open.locks->any_expired_before(long_gone)) open.locks->erase_expired_before(long_gone);
+    host_time long_gone = open.clock.now();
+    long_gone.boot_ms -= sweep_guard.count();
+    if (open.locks->any_ended_before(long_gone)) open.locks->erase_ended_before(long_gone);
 }
 
 outcome sqlite_engine::apply(session& open, const acquire_request& what) {
     const std::string storage_key = make_storage_key("", what.key, budget);
 
+    // A row with this id was written by this call, before the file was opened again.
+    const auto life_of_other = [&](const std::optional<stored_lock>& held, const host_time& at) {
+        return held && held->record.id != what.id ? remaining_life(held->period, at)
+                                                  : milliseconds(0);
+    };
+
     // Most attempts on a held lock end here: a read disturbs nobody and writes nothing.
-    if (const auto held = open.locks->by_key(storage_key);
-        held && is_live(held->record.expires_at, now())) {
-        return outcome::locked(longest_life(held->record.expires_at, now()));
+    if (const auto life = life_of_other(open.locks->by_key(storage_key), open.clock.now());
+        life > milliseconds(0)) {
+        return outcome::locked(life);
     }
 
     alone_in alone(open.file);
     // The clock is read after any waiting, or the lock would begin in the past.
-    const unix_time at = now();
-    if (const auto held = open.locks->by_key(storage_key);
-        held && is_live(held->record.expires_at, at)) {
-        return outcome::locked(longest_life(held->record.expires_at, at));
+    const host_time at = open.clock.now();
+    const unix_time wall_time = open.clock.wall_now();
+    const auto held = open.locks->by_key(storage_key);
+    if (const auto life = life_of_other(held, at); life > milliseconds(0)) {
+        return outcome::locked(life);
     }
-    const auto counter = open.locks->raise_fence(make_fence_key("", storage_key, budget), what.key);
+    const auto counter =
+        open.locks->raise_fence(make_fence_key("", storage_key, budget), what.key, held);
     const stored_lock lock{.storage_key = storage_key,
                            .record = {.key = std::string(what.key),
                                       .id = what.id,
-                                      .expires_at = at + what.ttl,
-                                      .acquired_at = at,
-                                      .fence = checked_fence(counter)}};
+                                      .expires_at = wall_time + what.ttl,
+                                      .acquired_at = wall_time,
+                                      .fence = checked_fence(counter)},
+                           .period = at.period(what.ttl)};
     open.locks->put(lock);
     sweep_now_and_then(open);
     alone.commit();
@@ -224,7 +271,7 @@ outcome sqlite_engine::apply(session& open, const release_request& what) {
     alone_in alone(open.file);
     const auto held = open.locks->by_id(what.id);
     if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
-    if (!is_live(held->record.expires_at, now())) return outcome::failed(failure_reason::expired);
+    if (!is_live(*held, open.clock)) return outcome::failed(failure_reason::expired);
     open.locks->erase(*held);
     alone.commit();
     changes_->announce();
@@ -233,29 +280,32 @@ outcome sqlite_engine::apply(session& open, const release_request& what) {
 
 outcome sqlite_engine::apply(session& open, const extend_request& what) {
     alone_in alone(open.file);
-    const unix_time at = now();
+    const host_time at = open.clock.now();
     const auto held = open.locks->by_id(what.id);
     if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
-    if (!is_live(held->record.expires_at, at)) return outcome::failed(failure_reason::expired);
-    open.locks->set_expiry(*held, at + what.ttl);
+    if (remaining_life(held->period, at) <= milliseconds(0)) {
+        return outcome::failed(failure_reason::expired);
+    }
+    const unix_time expires_at = open.clock.wall_now() + what.ttl;
+    open.locks->set_period(*held, at.period(what.ttl), expires_at);
     alone.commit();
-    return outcome::extended(at + what.ttl);
+    return outcome::extended(expires_at);
 }
 
 outcome sqlite_engine::apply(session& open, const is_locked_request& what) {
     const auto held = open.locks->by_key(make_storage_key("", what.key, budget));
-    return outcome::yes_or_no(held && is_live(held->record.expires_at, now()));
+    return outcome::yes_or_no(held && is_live(*held, open.clock));
 }
 
 outcome sqlite_engine::apply(session& open, const key_lookup_request& what) {
     const auto held = open.locks->by_key(make_storage_key("", what.key, budget));
-    if (!held || !is_live(held->record.expires_at, now())) return outcome::nothing_found();
+    if (!held || !is_live(*held, open.clock)) return outcome::nothing_found();
     return outcome::found(held->record);
 }
 
 outcome sqlite_engine::apply(session& open, const id_lookup_request& what) {
     const auto held = open.locks->by_id(what.id);
-    if (!held || held->record.id != what.id || !is_live(held->record.expires_at, now())) {
+    if (!held || held->record.id != what.id || !is_live(*held, open.clock)) {
         return outcome::nothing_found();
     }
     return outcome::found(held->record);

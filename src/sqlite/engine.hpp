@@ -6,6 +6,7 @@
 #include "database.hpp"
 #include "file_changes.hpp"
 #include "gate.hpp"
+#include "host_clock.hpp"
 #include "lock_table.hpp"
 
 #include <syncguard/engine.hpp>
@@ -38,8 +39,10 @@ class sqlite_engine : public engine, private fork_participant {
 
     /// An open file, ready for use.
     struct session {
-        session(const std::filesystem::path& path, const call_limits& limits);
+        session(const std::filesystem::path& path, host_clock clock, const call_limits& limits);
 
+        /// Read anew with each session: a forked child may be in another time namespace.
+        host_clock clock;
         database file;
         std::optional<lock_table> locks;
     };
@@ -47,7 +50,6 @@ class sqlite_engine : public engine, private fork_participant {
     [[nodiscard]] outcome perform_once(const request& what, const call_limits& limits);
     [[nodiscard]] outcome acquire_when_free(const acquire_request& what, const call_limits& limits);
     [[nodiscard]] session& open_session(const call_limits& limits);
-    [[nodiscard]] unix_time now() const;
     void sweep_now_and_then(session& open);
 
     outcome apply(session& open, const acquire_request& what);
@@ -58,6 +60,7 @@ class sqlite_engine : public engine, private fork_participant {
     outcome apply(session& open, const id_lookup_request& what);
 
     const wall_clock clock_;
+    const bool allow_remote_filesystem_;
     const bool owns_folder_;
     const std::filesystem::path path_;
     unsigned acquisitions_until_sweep_ = 0;

@@ -19,27 +19,35 @@ unix_time from_ms(std::int64_t ms) noexcept {
 lock_table::lock_table(database& file)
     : file_(file),
       by_key_(file,
-              "SELECT key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key "
-              "FROM syncguard_locks WHERE key = ?1"),
+              "SELECT key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key, "
+              "boot_id, began_boot_ms, ends_boot_ms FROM syncguard_locks_v2 WHERE key = ?1"),
       by_id_(file,
-             "SELECT key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key "
-             "FROM syncguard_locks WHERE lock_id = ?1"),
+             "SELECT key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key, "
+             "boot_id, began_boot_ms, ends_boot_ms FROM syncguard_locks_v2 WHERE lock_id = ?1"),
       raise_fence_(file,
-                   "INSERT INTO syncguard_fence_counters (fence_key, fence, key_debug) "
-                   "VALUES (?1, 1, ?2) "
-                   "ON CONFLICT (fence_key) DO UPDATE SET fence = fence + 1 RETURNING fence"),
+                   "INSERT INTO syncguard_fence_counters_v2 (fence_key, fence, key_debug) "
+                   "VALUES (?1, ?3 + 1, ?2) "
+                   "ON CONFLICT (fence_key) DO UPDATE SET fence = max(fence, ?3) + 1 "
+                   "RETURNING fence"),
       put_(file,
-           "INSERT INTO syncguard_locks "
-           "(key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key) "
-           "VALUES (?1, ?2, ?3, ?4, ?5, ?6) "
+           "INSERT INTO syncguard_locks_v2 "
+           "(key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key, "
+           "boot_id, began_boot_ms, ends_boot_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
            "ON CONFLICT (key) DO UPDATE SET lock_id = excluded.lock_id, "
            "expires_at_ms = excluded.expires_at_ms, acquired_at_ms = excluded.acquired_at_ms, "
-           "fence = excluded.fence, user_key = excluded.user_key"),
-      set_expiry_(file,
-                  "UPDATE syncguard_locks SET expires_at_ms = ?3 WHERE key = ?1 AND lock_id = ?2"),
-      erase_(file, "DELETE FROM syncguard_locks WHERE key = ?1 AND lock_id = ?2"),
-      find_expired_(file, "SELECT 1 FROM syncguard_locks WHERE expires_at_ms < ?1 LIMIT 1"),
-      erase_expired_(file, "DELETE FROM syncguard_locks WHERE expires_at_ms < ?1") {}
+           "fence = excluded.fence, user_key = excluded.user_key, boot_id = excluded.boot_id, "
+           "began_boot_ms = excluded.began_boot_ms, ends_boot_ms = excluded.ends_boot_ms, "
+           "holder = NULL"),
+      set_period_(file,
+                  "UPDATE syncguard_locks_v2 SET boot_id = ?3, began_boot_ms = ?4, "
+                  "ends_boot_ms = ?5, expires_at_ms = ?6 WHERE key = ?1 AND lock_id = ?2"),
+      erase_(file, "DELETE FROM syncguard_locks_v2 WHERE key = ?1 AND lock_id = ?2"),
+      find_ended_(file,
+                  "SELECT 1 FROM syncguard_locks_v2 WHERE ends_boot_ms < ?1 "
+                  "OR (?2 <> '' AND boot_id NOT IN (?2, '')) LIMIT 1"),
+      erase_ended_(file,
+                   "DELETE FROM syncguard_locks_v2 WHERE ends_boot_ms < ?1 "
+                   "OR (?2 <> '' AND boot_id NOT IN (?2, ''))") {}
 
 std::optional<stored_lock> lock_table::read(statement::execution row) const {
     if (!row.step()) return std::nullopt;
@@ -53,7 +61,10 @@ std::optional<stored_lock> lock_table::read(statement::execution row) const {
                                   .id = lock_id::parse(row.text(1)),
                                   .expires_at = from_ms(row.integer(2)),
                                   .acquired_at = from_ms(row.integer(3)),
-                                  .fence = *token}};
+                                  .fence = *token},
+                       .period = {.boot_id = std::string(row.text(6)),
+                                  .began_ms = row.integer(7),
+                                  .ends_ms = row.integer(8)}};
 }
 
 std::optional<stored_lock> lock_table::by_key(std::string_view storage_key) {
@@ -64,8 +75,11 @@ std::optional<stored_lock> lock_table::by_id(const lock_id& id) {
     return read(by_id_.with(id.str()));
 }
 
-std::uint64_t lock_table::raise_fence(std::string_view fence_key, std::string_view user_key) {
-    auto raising = raise_fence_.with(fence_key, user_key);
+std::uint64_t lock_table::raise_fence(std::string_view fence_key, std::string_view user_key,
+                                      const std::optional<stored_lock>& expired) {
+    // Fences are all digits.
+    const std::int64_t stored = expired ? std::stoll(expired->record.fence.to_string()) : 0;
+    auto raising = raise_fence_.with(fence_key, user_key, stored);
     if (!raising.step()) throw lock_error(error_code::internal, "no fence counter was returned");
     const auto counter = static_cast<std::uint64_t>(raising.integer(0));
     raising.step();
@@ -75,23 +89,27 @@ std::uint64_t lock_table::raise_fence(std::string_view fence_key, std::string_vi
 void lock_table::put(const stored_lock& lock) {
     put_.run(std::string_view(lock.storage_key), lock.record.id.str(),
              as_ms(lock.record.expires_at), as_ms(lock.record.acquired_at), lock.record.fence.str(),
-             std::string_view(lock.record.key));
+             std::string_view(lock.record.key), std::string_view(lock.period.boot_id),
+             lock.period.began_ms, lock.period.ends_ms);
 }
 
-void lock_table::set_expiry(const stored_lock& lock, unix_time expires_at) {
-    set_expiry_.run(std::string_view(lock.storage_key), lock.record.id.str(), as_ms(expires_at));
+void lock_table::set_period(const stored_lock& lock, const lock_period& period,
+                            unix_time expires_at) {
+    set_period_.run(std::string_view(lock.storage_key), lock.record.id.str(),
+                    std::string_view(period.boot_id), period.began_ms, period.ends_ms,
+                    as_ms(expires_at));
 }
 
 void lock_table::erase(const stored_lock& lock) {
     erase_.run(std::string_view(lock.storage_key), lock.record.id.str());
 }
 
-bool lock_table::any_expired_before(unix_time then) {
-    return find_expired_.with(as_ms(then)).step();
+bool lock_table::any_ended_before(const host_time& time) {
+    return find_ended_.with(time.boot_ms, std::string_view(time.boot_id)).step();
 }
 
-void lock_table::erase_expired_before(unix_time then) {
-    erase_expired_.run(as_ms(then));
+void lock_table::erase_ended_before(const host_time& time) {
+    erase_ended_.run(time.boot_ms, std::string_view(time.boot_id));
 }
 
 }  // namespace syncguard::sqlite

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "database.hpp"
+#include "host_clock.hpp"
 
 #include <syncguard/engine.hpp>
 
@@ -15,7 +16,10 @@ namespace syncguard::sqlite {
 /// A lock as it is stored, before anybody asks whether it is live.
 struct stored_lock {
     std::string storage_key;
+    /// Its times are wall times, for display.
     lock_record record;
+    /// Decides whether the lock is live.
+    lock_period period;
 };
 
 class lock_table {
@@ -26,16 +30,19 @@ class lock_table {
     [[nodiscard]] std::optional<stored_lock> by_key(std::string_view storage_key);
     [[nodiscard]] std::optional<stored_lock> by_id(const lock_id& id);
 
-    /// Raises a fence counter by one and returns it.
-    [[nodiscard]] std::uint64_t raise_fence(std::string_view fence_key, std::string_view user_key);
+    /// Raises a fence counter by one and returns it. The counter is first raised to the fence of
+    /// the expired lock that is taken over: it may have been lost.
+    [[nodiscard]] std::uint64_t raise_fence(std::string_view fence_key, std::string_view user_key,
+                                            const std::optional<stored_lock>& expired);
 
     /// Writes a lock over whatever is stored under its key.
     void put(const stored_lock& lock);
-    void set_expiry(const stored_lock& lock, unix_time expires_at);
+    void set_period(const stored_lock& lock, const lock_period& period, unix_time expires_at);
     void erase(const stored_lock& lock);
 
-    [[nodiscard]] bool any_expired_before(unix_time then);
-    void erase_expired_before(unix_time then);
+    /// Locks that ended by `boot_ms`, or belong to another boot if this one is known.
+    [[nodiscard]] bool any_ended_before(const host_time& time);
+    void erase_ended_before(const host_time& time);
 
   private:
     [[nodiscard]] std::optional<stored_lock> read(statement::execution row) const;
@@ -45,10 +52,10 @@ class lock_table {
     statement by_id_;
     statement raise_fence_;
     statement put_;
-    statement set_expiry_;
+    statement set_period_;
     statement erase_;
-    statement find_expired_;
-    statement erase_expired_;
+    statement find_ended_;
+    statement erase_ended_;
 };
 
 }  // namespace syncguard::sqlite

@@ -2,30 +2,40 @@
 
 #include <syncguard/error.hpp>
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace syncguard::sqlite {
 
 namespace {
 
-constexpr const char* tables = R"sql(
-CREATE TABLE syncguard_locks (
+// The names carry the version, so that statements of older versions fail after a migration.
+constexpr const char* locks_table = R"sql(
+CREATE TABLE syncguard_locks_v2 (
     key            TEXT PRIMARY KEY,
     lock_id        TEXT NOT NULL UNIQUE,
+    boot_id        TEXT NOT NULL,
+    began_boot_ms  INTEGER NOT NULL,
+    ends_boot_ms   INTEGER NOT NULL,
     expires_at_ms  INTEGER NOT NULL,
     acquired_at_ms INTEGER NOT NULL,
     fence          TEXT NOT NULL,
-    user_key       TEXT NOT NULL
+    user_key       TEXT NOT NULL,
+    holder         TEXT
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX syncguard_locks_expires_at_ms ON syncguard_locks (expires_at_ms);
-CREATE TABLE syncguard_fence_counters (
+CREATE INDEX syncguard_locks_v2_ends_boot_ms ON syncguard_locks_v2 (ends_boot_ms);
+)sql";
+
+constexpr const char* counters_table = R"sql(
+CREATE TABLE syncguard_fence_counters_v2 (
     fence_key TEXT PRIMARY KEY,
     fence     INTEGER NOT NULL DEFAULT 0,
     key_debug TEXT
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-enum class content { empty, current };
+enum class content { empty, older, current };
 
 /// What the file is. Throws if it is not for us. Call it inside a transaction: between two of its
 /// questions another process could make the tables.
@@ -40,7 +50,7 @@ content inspect(database& file) {
                                  ", this one knows " + std::to_string(schema_version) +
                                  "); upgrade this program. The file was left as it is");
         }
-        return content::current;
+        return std::stoll(version) < schema_version ? content::older : content::current;
     }
     const bool untouched =
         owner == "0" && version == "0" && file.query("SELECT count(*) FROM sqlite_schema") == "0";
@@ -55,7 +65,31 @@ content inspect(database& file) {
 
 }  // namespace
 
-void ensure_schema(database& file) {
+bool has_current_schema(database& file) {
+    if (file.schema_version() == schema_version) return true;
+    return inspect(file) == content::current;
+}
+
+namespace {
+
+/// Schema 1 has only wall times.
+void migrate_locks(database& file, const host_clock& clock) {
+    const host_time now = clock.now();
+    const std::int64_t wall_now = clock.wall_now().time_since_epoch().count();
+    statement copy(file,
+                   "INSERT INTO syncguard_locks_v2 SELECT key, lock_id, ?1, ?2, "
+                   "?2 + expires_at_ms - ?3 + iif(expires_at_ms > ?3 - ?4, ?4, 0), "
+                   "expires_at_ms, acquired_at_ms, fence, user_key, NULL FROM syncguard_locks");
+    copy.run(std::string_view(now.boot_id), now.boot_ms, wall_now,
+             static_cast<std::int64_t>(time_tolerance.count()));
+    file.execute(
+        "DROP TABLE syncguard_locks; "
+        "ALTER TABLE syncguard_fence_counters RENAME TO syncguard_fence_counters_v2");
+}
+
+}  // namespace
+
+void ensure_schema(database& file, const host_clock& clock) {
     content found{};
     {
         const transaction reading(file, transaction::kind::read);
@@ -72,12 +106,18 @@ void ensure_schema(database& file) {
     file.execute("PRAGMA synchronous = FULL");
     if (found == content::current) return;
 
-    transaction creating(file, transaction::kind::write);
-    if (inspect(file) == content::current) return;
-    file.execute(tables);
-    file.execute("PRAGMA application_id = " + std::to_string(application_id));
+    transaction changing(file, transaction::kind::write);
+    found = inspect(file);
+    if (found == content::current) return;
+    file.execute(locks_table);
+    if (found == content::older) {
+        migrate_locks(file, clock);
+    } else {
+        file.execute(counters_table);
+        file.execute("PRAGMA application_id = " + std::to_string(application_id));
+    }
     file.execute("PRAGMA user_version = " + std::to_string(schema_version));
-    creating.commit();
+    changing.commit();
 }
 
 }  // namespace syncguard::sqlite

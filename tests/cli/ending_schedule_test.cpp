@@ -17,7 +17,7 @@ TEST(ending_schedule, kills_after_terminating_and_before_the_end_for_every_ttl) 
     for (const milliseconds ttl : {milliseconds{50}, milliseconds{500}, milliseconds{30s},
                                    milliseconds{1h}, milliseconds{24h * 365 * 100}}) {
         const auto schedule = schedule_end(granted + ttl, ttl);
-        EXPECT_LT(renewal_time(granted + ttl, ttl), schedule.terminate_at) << ttl.count();
+        EXPECT_LT(renewal_time(granted, granted + ttl), schedule.terminate_at) << ttl.count();
         EXPECT_LT(schedule.terminate_at, schedule.kill_at) << ttl.count();
         EXPECT_LT(schedule.kill_at, granted + ttl) << ttl.count();
     }
@@ -27,7 +27,7 @@ TEST(ending_schedule, leaves_time_for_a_second_renewal_when_the_first_hangs) {
     for (const milliseconds ttl : {milliseconds{200}, milliseconds{3s}, milliseconds{30s}}) {
         const auto schedule = schedule_end(granted + ttl, ttl);
         EXPECT_LT(
-            renewal_time(granted + ttl, ttl) + renewal_timeout(ttl) + renewal_retry_pause(ttl),
+            renewal_time(granted, granted + ttl) + renewal_timeout(ttl) + renewal_retry_pause(ttl),
             schedule.terminate_at)
             << ttl.count();
     }

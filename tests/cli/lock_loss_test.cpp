@@ -1,10 +1,12 @@
 /// `syncguard run` when its lock goes away: the command must not outlive it.
+#include "support/sqlite_connection.hpp"
 #include "workspace.hpp"
 
 #include <signal.h>
 
 #include <chrono>
 #include <fstream>
+#include <optional>
 
 namespace syncguard::cli::test {
 
@@ -16,11 +18,16 @@ using clock = std::chrono::steady_clock;
 /// folder even where the command fails to end them.
 class lock_loss : public command_test {
   protected:
-    /// Makes the store answer every call with an error.
-    void break_store() const {
-        std::ofstream(file("garbage")) << std::string(8192, 'x');
-        std::filesystem::rename(file("garbage"), database());
+    /// Another program holds the write lock of the file: calls that write fail until
+    /// `repair_store`.
+    void break_store() {
+        writer_.emplace(database());
+        writer_->run("BEGIN IMMEDIATE");
     }
+    void repair_store() { writer_.reset(); }
+
+  private:
+    std::optional<syncguard::test::sqlite_connection> writer_;
 };
 
 TEST_F(lock_loss, ends_the_command_with_sigterm_and_exit_code_79) {
@@ -118,12 +125,11 @@ TEST_F(lock_loss, does_not_happen_when_the_store_is_back_in_time) {
             .as_int64();
     };
     const auto first = expiry();
-    std::filesystem::copy_file(database(), file("backup"));
     break_store();
     // Past the first attempt to renew, which fails.
     const auto broken = clock::now();
     ASSERT_TRUE(eventually([&] { return clock::now() - broken > milliseconds{1300}; }));
-    std::filesystem::rename(file("backup"), database());
+    repair_store();
     EXPECT_TRUE(eventually([&] { return expiry() > first; }));
     touch("go");
     EXPECT_EQ(0, run->wait().exit_code);

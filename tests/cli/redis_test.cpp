@@ -1,7 +1,9 @@
 /// The commands on a Redis server.
+#include "support/fault_proxy.hpp"
 #include "support/redis_server.hpp"
 #include "workspace.hpp"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -52,6 +54,18 @@ TEST_F(commands_on_redis, run_holds_the_lock_while_its_command_runs) {
                                "return redis.call('EXISTS', 'app:k')",
                                "0"})
                      .integer);
+}
+
+TEST_F(commands_on_redis, run_does_not_start_its_command_if_the_grant_arrives_after_its_time) {
+    syncguard::test::fault_proxy proxy(server_.port());
+    proxy.delay(syncguard::test::direction::to_client, milliseconds{700});
+    const auto result =
+        syncguard({"run", "--backend", "redis://127.0.0.1:" + std::to_string(proxy.port()), "--ttl",
+                   "600ms", "-w", "0", "k", "--", "touch", file("ran").string()});
+    EXPECT_NE(0, result.exit_code);
+    EXPECT_NE(std::string::npos, result.err.find("the answer came when its time was over"))
+        << result.err;
+    EXPECT_FALSE(std::filesystem::exists(file("ran")));
 }
 
 TEST_F(commands_on_redis, the_environment_names_the_server) {

@@ -1,4 +1,5 @@
 /// `syncguard run`: the command, its surroundings, and waiting for the lock.
+#include "support/sqlite_connection.hpp"
 #include "workspace.hpp"
 
 #include <signal.h>
@@ -214,8 +215,8 @@ TEST_F(run_command, goes_on_waiting_when_an_ignored_signal_comes) {
 TEST_F(run_command, warns_but_keeps_the_exit_code_if_the_release_fails) {
     const auto running = start_script({"k"}, std::string("echo > has\n") + until_told + "exit 4");
     (void)await_file("has");
-    std::ofstream(file("garbage")) << std::string(8192, 'x');
-    std::filesystem::rename(file("garbage"), database());
+    syncguard::test::sqlite_connection other_program(database());
+    other_program.run("BEGIN IMMEDIATE");
     touch("go");
     const auto result = running->wait();
     EXPECT_EQ(4, result.exit_code);

@@ -36,6 +36,47 @@ TEST_P(fences, they_go_on_after_expiry) {
     EXPECT_GT(after->fence(), before->fence());
 }
 
+class lost_counters : public contract {
+  protected:
+    /// Leaves the expired lock of "k" with the fence 5 and without its counter.
+    bool lose_counter() {
+        for (int i = 0; i < 4; ++i)
+            (void)release(take("k"));
+        (void)take("k", 10s);
+        if (!store_->delete_fence_counter("k")) return false;
+        store_->advance(10s + time_tolerance);
+        return true;
+    }
+};
+
+SYNCGUARD_RUN_CONTRACT(lost_counters);
+
+TEST_P(lost_counters, the_next_fence_is_greater_than_that_of_the_expired_lock) {
+    if (!lose_counter()) return;
+    for (const char* expected : {"000000000000006", "000000000000007"}) {
+        auto lease = acquire("k");
+        ASSERT_TRUE(lease);
+        EXPECT_EQ(lease->fence().str(), expected);
+        ASSERT_TRUE(door_->release(*lease).ok);
+    }
+}
+
+TEST_P(lost_counters, a_counter_that_was_set_back_is_raised_to_the_fence_of_the_expired_lock) {
+    if (!lose_counter()) return;
+    store_->set_fence_counter("k", 2);
+    auto lease = acquire("k");
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "000000000000006");
+}
+
+TEST_P(lost_counters, a_counter_beyond_the_fence_of_the_expired_lock_is_kept) {
+    if (!lose_counter()) return;
+    store_->set_fence_counter("k", 40);
+    auto lease = acquire("k");
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "000000000000041");
+}
+
 TEST_P(fences, each_key_has_its_own) {
     for (int i = 0; i < 5; ++i)
         ASSERT_TRUE(release(take("busy")).ok);

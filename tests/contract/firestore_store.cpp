@@ -25,6 +25,10 @@ class firestore_store : public store {
                      R"({"fence":{"stringValue":")" + fence::from_counter(counter).to_string() +
                          R"("},"keyDebug":{"stringValue":")" + key + R"("}})");
     }
+    [[nodiscard]] bool delete_fence_counter(const std::string& key) override {
+        project_.remove("fence_counters", "fence:" + key);
+        return true;
+    }
     [[nodiscard]] std::string url() override { return project_.url(); }
 
   private:

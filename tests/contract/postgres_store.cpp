@@ -37,6 +37,10 @@ class postgres_store : public store {
         server_->run("INSERT INTO syncguard_fence_counters VALUES ($1, $2)",
                      {"fence:" + key, std::to_string(counter)});
     }
+    [[nodiscard]] bool delete_fence_counter(const std::string& key) override {
+        server_->run("DELETE FROM syncguard_fence_counters WHERE fence_key = $1", {"fence:" + key});
+        return true;
+    }
     [[nodiscard]] std::string url() override {
         server_->set_offset(milliseconds(0));
         return server_->url();

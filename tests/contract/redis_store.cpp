@@ -4,7 +4,9 @@
 #include <syncguard/redis.hpp>
 
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace syncguard::test {
 
@@ -23,9 +25,12 @@ class redis_store : public store {
         return failure_reason::not_found;
     }
     void set_fence_counter(const std::string& key, std::uint64_t counter) override {
-        const auto answer =
-            server_.command({"SET", "syncguard:fence:syncguard:" + key, std::to_string(counter)});
-        if (answer.is_error) throw std::runtime_error(answer.text);
+        command({"SET", "syncguard:fence:syncguard:" + key, std::to_string(counter)});
+    }
+    [[nodiscard]] bool delete_fence_counter(const std::string& key) override {
+        command({"DEL", "syncguard:fence:syncguard:" + key});
+        command({"PERSIST", "syncguard:" + key});
+        return true;
     }
     [[nodiscard]] std::string url() override {
         server_.set_offset(milliseconds(0));
@@ -33,6 +38,11 @@ class redis_store : public store {
     }
 
   private:
+    void command(const std::vector<std::string>& words) const {
+        const auto answer = server_.command(words);
+        if (answer.is_error) throw std::runtime_error(answer.text);
+    }
+
     redis_server server_{{.controlled_clock = true}};
 };
 

@@ -23,18 +23,23 @@ class sqlite_store : public store {
     void advance(milliseconds by) override { clock_.advance(by); }
     void set_fence_counter(const std::string& key, std::uint64_t counter) override {
         (void)open({}).is_locked(key);
-        const std::string sql =
-            "INSERT INTO syncguard_fence_counters (fence_key, fence) VALUES ('fence:" + key +
-            "', " + std::to_string(counter) + ")";
+        run("INSERT INTO syncguard_fence_counters_v2 (fence_key, fence) VALUES ('fence:" + key +
+            "', " + std::to_string(counter) + ")");
+    }
+    [[nodiscard]] bool delete_fence_counter(const std::string& key) override {
+        run("DELETE FROM syncguard_fence_counters_v2 WHERE fence_key = 'fence:" + key + "'");
+        return true;
+    }
+    [[nodiscard]] std::string url() override { return "sqlite:" + path().string(); }
+
+  private:
+    void run(const std::string& sql) const {
         sqlite3* file = nullptr;
         sqlite3_open(path().c_str(), &file);
         const int result = sqlite3_exec(file, sql.c_str(), nullptr, nullptr, nullptr);
         sqlite3_close(file);
         if (result != SQLITE_OK) throw std::runtime_error(sqlite3_errstr(result));
     }
-    [[nodiscard]] std::string url() override { return "sqlite:" + path().string(); }
-
-  private:
     [[nodiscard]] std::filesystem::path path() const { return folder_ / "locks.db"; }
 
     temporary_folder folder_;

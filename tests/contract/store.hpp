@@ -43,6 +43,10 @@ class store {
     /// Puts a fence counter where years of use would have brought it. Before the key's first use.
     virtual void set_fence_counter(const std::string& key, std::uint64_t counter) = 0;
 
+    /// Deletes the fence counter of a key, and keeps its lock stored beyond the lock's end. Returns
+    /// false if the store cannot lose a counter without the lock.
+    [[nodiscard]] virtual bool delete_fence_counter(const std::string& /*key*/) { return false; }
+
     /// A URL for other processes, who share the store on the host's clock: from this call on, time
     /// passes for them. Only for kinds that are shared.
     [[nodiscard]] virtual std::string url() = 0;

@@ -7,6 +7,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
+#include <signal.h>
 
 #include <algorithm>
 #include <optional>
@@ -85,7 +86,7 @@ TEST_F(postgres_network, a_release_whose_acknowledgement_was_lost_is_not_called_
     EXPECT_TRUE(holds_lock(server(), "k"));
 }
 
-TEST_F(postgres_network, an_extension_whose_acknowledgement_was_lost_is_made_again) {
+TEST_F(postgres_network, an_extension_whose_acknowledgement_was_lost_fails_and_is_not_sent_again) {
     const auto locks = open();
     const auto id = locks.acquire("k", {.ttl = 60s})->detach();
     const auto end_of = [&] { return server().value("SELECT expires_at_ms FROM syncguard_locks"); };
@@ -93,11 +94,117 @@ TEST_F(postgres_network, an_extension_whose_acknowledgement_was_lost_is_made_aga
     proxy_.stall(direction::to_client);
     auto call = async_extend(locks, id, {.ttl = 1h}, boost::asio::use_future);
     ASSERT_TRUE(eventually([&] { return end_of() != before; }));
+    const auto extended_once = end_of();
     proxy_.drop_all();
     proxy_.resume(direction::to_client);
-    const auto extended = call.get();
-    EXPECT_TRUE(extended.ok);
-    EXPECT_EQ(std::to_string(extended.expires_at.time_since_epoch().count()), end_of());
+    expect_error(error_code::service_unavailable, [&] { (void)call.get(); });
+    EXPECT_EQ(end_of(), extended_once);
+}
+
+/// The server's processes of all connections of a client, stopped while this exists.
+class stopped_sessions {
+  public:
+    explicit stopped_sessions(const postgres_server& server) {
+        for (const auto& each :
+             server.run("SELECT pid FROM pg_stat_activity WHERE application_name = 'syncguard' "
+                        "AND backend_type = 'client backend'"))
+            pids_.push_back(std::stoi(*each.at(0)));
+        for (const pid_t each : pids_)
+            ::kill(each, SIGSTOP);
+    }
+    stopped_sessions(const stopped_sessions&) = delete;
+    stopped_sessions& operator=(const stopped_sessions&) = delete;
+    ~stopped_sessions() { resume(); }
+
+    void resume() {
+        for (const pid_t each : pids_)
+            ::kill(each, SIGCONT);
+    }
+    /// The client has hung up on one: once the server has done what was sent there, it ends.
+    [[nodiscard]] bool one_is_gone() const {
+        return std::any_of(pids_.begin(), pids_.end(),
+                           [](pid_t each) { return ::kill(each, 0) != 0; });
+    }
+
+  private:
+    std::vector<pid_t> pids_;
+};
+
+TEST_F(postgres_network, an_extension_that_the_server_gets_to_after_its_deadline_is_not_performed) {
+    const auto locks = open(5s, 1);
+    const auto id = locks.acquire("k", {.ttl = 60s})->detach();
+    ASSERT_TRUE(locks.extend(id, {.ttl = 60s}).ok);
+    const auto end_of = [&] { return server().value("SELECT expires_at_ms FROM syncguard_locks"); };
+    const auto before = end_of();
+    stopped_sessions sessions(server());
+    const auto begin = steady_clock::now();
+    expect_error(error_code::network_timeout,
+                 [&] { (void)locks.extend(id, {.ttl = 500ms, .timeout = 300ms}); });
+    ASSERT_TRUE(eventually([&] { return steady_clock::now() > begin + 400ms; }));
+    sessions.resume();
+    ASSERT_TRUE(eventually([&] { return sessions.one_is_gone(); }));
+    EXPECT_EQ(end_of(), before);
+}
+
+TEST_F(postgres_network,
+       an_acquisition_that_the_server_gets_to_after_its_deadline_is_not_performed) {
+    const auto locks = open(5s, 1);
+    EXPECT_TRUE(locks.acquire("warm-up"));
+    stopped_sessions sessions(server());
+    const auto begin = steady_clock::now();
+    expect_error(error_code::network_timeout,
+                 [&] { (void)locks.acquire("k", {.ttl = 60s, .timeout = 300ms}); });
+    ASSERT_TRUE(eventually([&] { return steady_clock::now() > begin + 400ms; }));
+    sessions.resume();
+    ASSERT_TRUE(eventually([&] { return sessions.one_is_gone(); }));
+    EXPECT_EQ(
+        server().value("SELECT count(*) FROM syncguard_fence_counters WHERE fence_key = 'fence:k'"),
+        "0");
+    EXPECT_FALSE(holds_lock(server(), "k"));
+}
+
+TEST_F(postgres_network, a_long_wait_on_the_server_does_not_move_later_deadlines) {
+    const auto locks = open(5s, 1);
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('slow'))");
+    auto begin = steady_clock::now();
+    std::jthread waiting([&] { EXPECT_TRUE(locks.acquire("slow")); });
+    ASSERT_TRUE(eventually([&] { return steady_clock::now() > begin + 1500ms; }));
+    other.run("COMMIT");
+    waiting.join();
+    stopped_sessions sessions(server());
+    begin = steady_clock::now();
+    expect_error(error_code::network_timeout,
+                 [&] { (void)locks.acquire("k", {.ttl = 60s, .timeout = 300ms}); });
+    ASSERT_TRUE(eventually([&] { return steady_clock::now() > begin + 500ms; }));
+    sessions.resume();
+    ASSERT_TRUE(eventually([&] { return sessions.one_is_gone(); }));
+    EXPECT_EQ(
+        server().value("SELECT count(*) FROM syncguard_fence_counters WHERE fence_key = 'fence:k'"),
+        "0");
+}
+
+TEST_F(postgres_network, an_acquisition_that_may_still_be_performed_is_released_whenever_it_is) {
+    const auto locks = open(5s, 1);
+    EXPECT_TRUE(locks.acquire("warm-up"));
+    stopped_sessions sessions(server());
+    const auto begin = steady_clock::now();
+    expect_error(error_code::aborted, [&] {
+        std::stop_source soon;
+        std::jthread stopping([&] {
+            (void)eventually([&] { return steady_clock::now() > begin + 100ms; });
+            soon.request_stop();
+        });
+        (void)locks.acquire("k", {.ttl = 60s, .timeout = 10s}, soon.get_token());
+    });
+    // A release in the background has found nothing several times by then.
+    ASSERT_TRUE(eventually([&] { return steady_clock::now() > begin + 5s; }));
+    sessions.resume();
+    ASSERT_TRUE(eventually([&] { return sessions.one_is_gone(); }));
+    EXPECT_EQ(
+        server().value("SELECT fence FROM syncguard_fence_counters WHERE fence_key = 'fence:k'"),
+        "1");
+    EXPECT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }, cleanup_time));
 }
 
 TEST_F(postgres_network, a_silent_server_is_waited_for_until_the_deadline_and_cleaned_up_behind) {

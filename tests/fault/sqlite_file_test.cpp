@@ -3,6 +3,7 @@
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/manual_clock.hpp"
+#include "support/sqlite_connection.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <syncguard/async.hpp>
@@ -13,7 +14,6 @@
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -29,39 +29,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
-
-/// A connection of another program to the lock file.
-class stranger {
-  public:
-    explicit stranger(const std::filesystem::path& path) { sqlite3_open(path.c_str(), &file_); }
-    stranger(const stranger&) = delete;
-    stranger& operator=(const stranger&) = delete;
-    ~stranger() { sqlite3_close(file_); }
-
-    /// All rows, columns separated by '|'.
-    std::vector<std::string> run(const std::string& sql) {
-        std::vector<std::string> rows;
-        char* message = nullptr;
-        sqlite3_exec(
-            file_, sql.c_str(),
-            [](void* to, int columns, char** values, char**) {
-                std::string row;
-                for (int i = 0; i < columns; ++i) {
-                    if (i > 0) row += '|';
-                    row += values[i] != nullptr ? values[i] : "NULL";
-                }
-                static_cast<std::vector<std::string>*>(to)->push_back(row);
-                return 0;
-            },
-            &rows, &message);
-        EXPECT_EQ(message, nullptr) << message;
-        sqlite3_free(message);
-        return rows;
-    }
-
-  private:
-    sqlite3* file_ = nullptr;
-};
 
 class lock_file_test : public testing::Test {
   protected:
@@ -97,22 +64,23 @@ TEST_F(lock_file_test, rows_are_stored_exactly_as_documented) {
     const sqlite::backend locks({.path = path_, .clock = clock.as_wall_clock()});
     auto lease = locks.acquire("caf\xC3\xA9", {.ttl = 30s});
     ASSERT_TRUE(lease);
-    stranger other(path_);
-    EXPECT_EQ(
-        other.run("SELECT * FROM syncguard_locks"),
-        (std::vector<std::string>{"caf\xC3\xA9|" + lease->lock_id().to_string() +
-                                  "|1700000030000|1700000000000|000000000000001|caf\xC3\xA9"}));
-    EXPECT_EQ(other.run("SELECT * FROM syncguard_fence_counters"),
+    sqlite_connection other(path_);
+    EXPECT_EQ(other.run("SELECT * FROM syncguard_locks_v2"),
+              (std::vector<std::string>{"caf\xC3\xA9|" + lease->lock_id().to_string() +
+                                        "|replaced clock|1700000000000|1700000030000|1700000030000|"
+                                        "1700000000000|000000000000001|caf\xC3\xA9|NULL"}));
+    EXPECT_EQ(other.run("SELECT * FROM syncguard_fence_counters_v2"),
               (std::vector<std::string>{"fence:caf\xC3\xA9|1|caf\xC3\xA9"}));
-    EXPECT_EQ(other.run("SELECT name FROM pragma_table_info('syncguard_locks')"),
-              (std::vector<std::string>{"key", "lock_id", "expires_at_ms", "acquired_at_ms",
-                                        "fence", "user_key"}));
-    EXPECT_EQ(other.run("PRAGMA user_version"), (std::vector<std::string>{"1"}));
+    EXPECT_EQ(other.run("SELECT name FROM pragma_table_info('syncguard_locks_v2')"),
+              (std::vector<std::string>{"key", "lock_id", "boot_id", "began_boot_ms",
+                                        "ends_boot_ms", "expires_at_ms", "acquired_at_ms", "fence",
+                                        "user_key", "holder"}));
+    EXPECT_EQ(other.run("PRAGMA user_version"), (std::vector<std::string>{"2"}));
     EXPECT_EQ(other.run("PRAGMA journal_mode"), (std::vector<std::string>{"wal"}));
 
     ASSERT_TRUE(lease->release().ok);
-    EXPECT_TRUE(other.run("SELECT * FROM syncguard_locks").empty());
-    EXPECT_EQ(other.run("SELECT fence FROM syncguard_fence_counters"),
+    EXPECT_TRUE(other.run("SELECT * FROM syncguard_locks_v2").empty());
+    EXPECT_EQ(other.run("SELECT fence FROM syncguard_fence_counters_v2"),
               (std::vector<std::string>{"1"}));
 }
 
@@ -124,9 +92,10 @@ TEST_F(lock_file_test, locks_that_ended_long_ago_are_swept_and_counters_stay) {
     }
     clock.advance(1h);
     auto lease = sqlite::backend(store).acquire("last");
-    stranger other(path_);
-    EXPECT_EQ(other.run("SELECT count(*) FROM syncguard_locks"), (std::vector<std::string>{"1"}));
-    EXPECT_EQ(other.run("SELECT count(*) FROM syncguard_fence_counters"),
+    sqlite_connection other(path_);
+    EXPECT_EQ(other.run("SELECT count(*) FROM syncguard_locks_v2"),
+              (std::vector<std::string>{"1"}));
+    EXPECT_EQ(other.run("SELECT count(*) FROM syncguard_fence_counters_v2"),
               (std::vector<std::string>{"51"}));
 }
 
@@ -134,9 +103,9 @@ TEST_F(lock_file_test, values_of_another_type_cannot_be_stored) {
     ASSERT_TRUE(open().acquire("k"));
     sqlite3* file = nullptr;
     sqlite3_open(path_.c_str(), &file);
-    for (const char* sql :
-         {"UPDATE syncguard_fence_counters SET fence = 'junk'",
-          "INSERT INTO syncguard_locks VALUES ('a', 'b', 'junk', 0, '000000000000001', 'a')"}) {
+    for (const char* sql : {"UPDATE syncguard_fence_counters_v2 SET fence = 'junk'",
+                            "INSERT INTO syncguard_locks_v2 VALUES "
+                            "('a', 'b', 'c', 0, 'junk', 0, 0, '000000000000001', 'a', NULL)"}) {
         EXPECT_EQ(sqlite3_exec(file, sql, nullptr, nullptr, nullptr), SQLITE_CONSTRAINT) << sql;
     }
     sqlite3_close(file);
@@ -144,13 +113,13 @@ TEST_F(lock_file_test, values_of_another_type_cannot_be_stored) {
 
 TEST_F(lock_file_test, rows_that_syncguard_did_not_write_are_told_as_such_through_both_doors) {
     auto lease = open().acquire("k", {.ttl = 1h});
-    stranger other(path_);
-    other.run("UPDATE syncguard_locks SET fence = 'x'");
+    sqlite_connection other(path_);
+    other.run("UPDATE syncguard_locks_v2 SET fence = 'x'");
     const auto failure =
         expect_error(error_code::internal, [&] { (void)open().lookup(key_lookup{"k"}); });
     EXPECT_NE(std::string(failure->what()).find(path_.string()), std::string::npos);
 
-    other.run("UPDATE syncguard_locks SET fence = '000000000000001', user_key = x'ff' || ''");
+    other.run("UPDATE syncguard_locks_v2 SET fence = '000000000000001', user_key = x'ff' || ''");
     EXPECT_THROW((void)open().lookup(key_lookup{"k"}), lock_error);
     auto asynchronous = async_lookup(open(), key_lookup{"k"}, {}, boost::asio::use_future);
     EXPECT_THROW((void)asynchronous.get(), lock_error);
@@ -165,7 +134,7 @@ TEST_F(lock_file_test, a_file_that_is_not_a_database_is_left_alone) {
 
 TEST_F(lock_file_test, a_database_of_another_program_is_left_alone) {
     {
-        stranger other(path_);
+        sqlite_connection other(path_);
         other.run("CREATE TABLE recipes (name TEXT); INSERT INTO recipes VALUES ('soup')");
     }
     const std::string before = content();
@@ -176,7 +145,7 @@ TEST_F(lock_file_test, a_database_of_another_program_is_left_alone) {
 TEST_F(lock_file_test, a_newer_schema_is_refused_and_left_alone) {
     ASSERT_TRUE(open().acquire("k"));
     {
-        stranger other(path_);
+        sqlite_connection other(path_);
         other.run("PRAGMA user_version = 7");
     }
     const std::string before = content();
@@ -245,7 +214,7 @@ TEST_F(lock_file_test, a_file_that_was_replaced_is_the_one_that_counts) {
 
 TEST_F(lock_file_test, waiting_for_another_process_ends_at_the_deadline) {
     ASSERT_TRUE(open().acquire("k"));
-    stranger other(path_);
+    sqlite_connection other(path_);
     other.run("BEGIN IMMEDIATE");
     const auto began = steady_clock::now();
     const auto failure =
@@ -263,7 +232,7 @@ TEST_F(lock_file_test, a_file_that_is_replaced_during_the_wait_for_it_is_the_one
     ASSERT_TRUE(open().acquire("k"));
     const auto elsewhere = folder_ / "other.db";
     sqlite::backend({.path = elsewhere}).acquire("k", {.ttl = 1h})->detach();
-    auto other = std::make_unique<stranger>(path_);
+    auto other = std::make_unique<sqlite_connection>(path_);
     other->run("BEGIN IMMEDIATE");
     auto waiting = std::async(std::launch::async, [&] { return open(1h).acquire("k").ok(); });
     EXPECT_EQ(waiting.wait_for(50ms), std::future_status::timeout);
@@ -275,7 +244,7 @@ TEST_F(lock_file_test, a_file_that_is_replaced_during_the_wait_for_it_is_the_one
 
 TEST_F(lock_file_test, waiting_for_another_process_ends_when_it_is_done) {
     ASSERT_TRUE(open().acquire("k"));
-    stranger other(path_);
+    sqlite_connection other(path_);
     other.run("BEGIN IMMEDIATE");
     auto waiting = std::async(std::launch::async, [&] { return open(1h).acquire("k").ok(); });
     EXPECT_EQ(waiting.wait_for(30ms), std::future_status::timeout);
@@ -285,7 +254,7 @@ TEST_F(lock_file_test, waiting_for_another_process_ends_when_it_is_done) {
 
 TEST_F(lock_file_test, a_stop_request_ends_the_waiting_at_once) {
     ASSERT_TRUE(open().acquire("k"));
-    stranger other(path_);
+    sqlite_connection other(path_);
     other.run("BEGIN IMMEDIATE");
     const auto locks = open(1h);
     std::stop_source stop;
@@ -310,7 +279,7 @@ TEST_F(lock_file_test, a_stop_request_ends_the_waiting_at_once) {
 
 TEST_F(lock_file_test, threads_wait_for_each_other_no_longer_than_their_deadline) {
     ASSERT_TRUE(open().acquire("k"));
-    stranger other(path_);
+    sqlite_connection other(path_);
     other.run("BEGIN IMMEDIATE");
     const auto locks = open(1h);
     std::stop_source stop;
@@ -326,7 +295,7 @@ TEST_F(lock_file_test, threads_wait_for_each_other_no_longer_than_their_deadline
 
 TEST_F(lock_file_test, asynchronous_calls_keep_their_deadline_also_in_the_queue) {
     ASSERT_TRUE(open().acquire("k"));
-    stranger other(path_);
+    sqlite_connection other(path_);
     other.run("BEGIN IMMEDIATE");
     const auto locks = open(1h);
     auto first = async_acquire(locks, "k", {.timeout = 2s}, boost::asio::use_future);
@@ -340,7 +309,7 @@ TEST_F(lock_file_test, asynchronous_calls_keep_their_deadline_also_in_the_queue)
 TEST_F(lock_file_test, cancelled_asynchronous_calls_end_at_once_also_in_the_queue) {
     namespace asio = boost::asio;
     ASSERT_TRUE(open().acquire("k"));
-    stranger other(path_);
+    sqlite_connection other(path_);
     other.run("BEGIN IMMEDIATE");
     const auto locks = open(1h);
     asio::io_context io;

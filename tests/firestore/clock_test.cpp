@@ -108,6 +108,15 @@ TEST_F(clock_check, says_nothing_of_clocks_that_agree) {
     EXPECT_TRUE(warnings_.all().empty());
 }
 
+TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_unless_told_otherwise) {
+    google_.show_date(ahead_by(2500ms));
+    EXPECT_EQ(firestore::parse_url("firestore://p").on_clock_skew,
+              firestore::on_clock_skew::refuse);
+    const auto locks = open(firestore::options{}.on_clock_skew);
+    expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
+    EXPECT_EQ(google_.commits(), 0U);
+}
+
 TEST_F(clock_check, warns_once_of_clocks_that_differ) {
     google_.show_date(ahead_by(-2500ms));
     const auto locks = open(firestore::on_clock_skew::warn);

@@ -30,12 +30,12 @@ stored_lock lock_that_ends(milliseconds later) {
 TEST(documents, of_a_grant_demand_that_both_are_as_they_were_read) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     const auto record = lock_that_ends(10s).record;
-    const auto fresh = json::parse(encode_grant(names, {}, record));
+    const auto fresh = json::parse(encode_grant(names, {}, record).body);
     EXPECT_EQ(fresh.at("writes").at(0).at("currentDocument"), json::parse(R"({"exists":false})"));
     EXPECT_EQ(fresh.at("writes").at(1).at("currentDocument"), json::parse(R"({"exists":false})"));
     const stored_pair read{.lock = lock_that_ends(-10s),
                            .counter = stored_counter{.value = 1, .version = "w"}};
-    const auto again = json::parse(encode_grant(names, read, record));
+    const auto again = json::parse(encode_grant(names, read, record).body);
     EXPECT_EQ(again.at("writes").at(0).at("currentDocument"), json::parse(R"({"updateTime":"v"})"));
     EXPECT_EQ(again.at("writes").at(1).at("currentDocument"), json::parse(R"({"updateTime":"w"})"));
 }
@@ -60,9 +60,12 @@ TEST(documents, that_are_not_an_answer_are_refused) {
     }
     expect_error(error_code::internal, [] { (void)decode_search("{}"); });
     expect_error(error_code::internal, [] { (void)decode_search("[7]"); });
-    expect_error(error_code::internal, [] { (void)decode_commit("{}"); });
-    expect_error(error_code::internal, [] { (void)decode_commit("[]"); });
-    expect_error(error_code::internal, [] { (void)decode_commit(R"({"writeResults":[]})"); });
+    expect_error(error_code::internal, [] { (void)decode_commit("{}", 1); });
+    expect_error(error_code::internal, [] { (void)decode_commit("[]", 1); });
+    for (const std::size_t writes : {0U, 1U, 3U}) {
+        expect_error(error_code::internal,
+                     [&] { (void)decode_commit(R"({"writeResults":[{},{}]})", writes); });
+    }
 }
 
 TEST(documents, that_an_answer_says_nothing_of_are_not_taken_for_missing) {
@@ -133,6 +136,23 @@ TEST(errors, are_read_alone_and_in_lists) {
         EXPECT_EQ(decode_error_status(none), "");
 }
 
+TEST(errors, are_refusals_only_where_word_and_status_are_those_of_a_refusal) {
+    EXPECT_TRUE(is_refusal(409, "ABORTED"));
+    EXPECT_TRUE(is_refusal(409, "ALREADY_EXISTS"));
+    EXPECT_TRUE(is_refusal(400, "FAILED_PRECONDITION"));
+    EXPECT_TRUE(is_refusal(404, "NOT_FOUND"));
+    EXPECT_TRUE(is_refusal(400, "INVALID_ARGUMENT"));
+    EXPECT_TRUE(is_refusal(403, "PERMISSION_DENIED"));
+    EXPECT_TRUE(is_refusal(401, "UNAUTHENTICATED"));
+    EXPECT_TRUE(is_refusal(429, "RESOURCE_EXHAUSTED"));
+    EXPECT_FALSE(is_refusal(499, "CANCELLED"));
+    EXPECT_FALSE(is_refusal(500, "UNKNOWN"));
+    EXPECT_FALSE(is_refusal(503, "ABORTED"));
+    EXPECT_FALSE(is_refusal(400, "TEAPOT"));
+    for (const unsigned status : {204U, 302U, 400U, 403U, 404U, 408U, 409U, 429U, 502U})
+        EXPECT_FALSE(is_refusal(status, "")) << status;
+}
+
 TEST(errors, mean_what_the_formats_say) {
     const auto code = [](unsigned http, const char* status) {
         return to_lock_error(http, status, "here").code();
@@ -148,6 +168,8 @@ TEST(errors, mean_what_the_formats_say) {
     EXPECT_EQ(code(429, "RESOURCE_EXHAUSTED"), error_code::rate_limited);
     EXPECT_EQ(code(429, ""), error_code::rate_limited);
     EXPECT_EQ(code(502, ""), error_code::service_unavailable);
+    EXPECT_EQ(code(408, ""), error_code::service_unavailable);
+    EXPECT_EQ(code(499, "CANCELLED"), error_code::service_unavailable);
     EXPECT_EQ(code(418, "TEAPOT"), error_code::internal);
 }
 

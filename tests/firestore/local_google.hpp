@@ -83,7 +83,10 @@ class local_firestore {
             reply.body = R"({"error":{"status":"UNAUTHENTICATED"}})";
         } else if (request.target.ends_with(":commit")) {
             ++commits_;
-            reply.body = R"({"writeResults":[{"updateTime":"v"},{"updateTime":"v"}]})";
+            const auto commit = boost::json::parse(request.body);
+            boost::json::array results(commit.at("writes").as_array().size(),
+                                       {{"updateTime", "v"}});
+            reply.body = boost::json::serialize(boost::json::object{{"writeResults", results}});
         } else {
             reply.body = nothing_found(request);
         }

@@ -27,26 +27,87 @@ acquire_request request_for(const lock_id& id) {
     return {.key = "k", .id = id, .ttl = 30s};
 }
 
-TEST(document_ids, of_keys_that_can_be_one_are_the_storage_key) {
-    EXPECT_EQ(lock_document_id("resource:123"), "resource:123");
-    EXPECT_EQ(counter_document_id("resource:123"), "fence:resource:123");
-    EXPECT_EQ(lock_document_id("__"), "__");
-    EXPECT_EQ(lock_document_id("__x"), "__x");
+/// The names of a key's documents, relative to their collections.
+struct relative_names {
+    explicit relative_names(std::string_view key) {
+        const auto names = document_names({.project = "p"}).of(key);
+        const std::string root = "projects/p/databases/(default)/documents/";
+        const auto cut = [&](const std::string& name, const std::string& collection) {
+            const auto folder = root + collection + "/";
+            EXPECT_TRUE(name.empty() || name.starts_with(folder)) << name;
+            return name.empty() ? name : name.substr(folder.size());
+        };
+        lock = cut(names.lock, "locks");
+        counter = cut(names.counter, "fence_counters");
+        former_lock = cut(names.former_lock, "locks");
+        former_counter = cut(names.former_counter, "fence_counters");
+    }
+    std::string lock;
+    std::string counter;
+    std::string former_lock;
+    std::string former_counter;
+};
+
+TEST(documents_of_a_key, without_slashes_have_its_storage_key_as_id) {
+    for (const std::string key : {"resource:123", "__", "__x", "fence:k", "..."}) {
+        const relative_names names(key);
+        EXPECT_EQ(names.lock, key);
+        EXPECT_EQ(names.counter, "fence:" + key);
+        EXPECT_EQ(names.former_lock, "");
+        EXPECT_EQ(names.former_counter, "");
+    }
+    EXPECT_EQ(relative_names(std::string(512, 'x')).lock.size(), 512U);
 }
 
-TEST(document_ids, of_other_keys_are_the_hash) {
+TEST(documents_of_a_key, with_slashes_are_those_of_peers_and_formerly_those_of_the_hash) {
+    for (const std::string key : {"a/b/c", "a/b/c/d/e", "a/b/c/"}) {
+        const relative_names names(key);
+        const auto path = key.ends_with('/') ? key.substr(0, key.size() - 1) : key;
+        EXPECT_EQ(names.lock, path);
+        EXPECT_EQ(names.counter, "fence:" + path);
+        EXPECT_TRUE(lock_id::is_valid(names.former_lock));
+        EXPECT_EQ(names.former_counter, "fence:" + names.former_lock);
+    }
+    EXPECT_NE(relative_names("a/b/c").former_lock, relative_names("a/b/c/").former_lock);
+}
+
+TEST(documents_of_a_key, that_peers_cannot_lock_have_the_hash_as_id) {
     // echo -n KEY | sha256sum | head -c 32 | xxd -r -p | base64
-    EXPECT_EQ(lock_document_id("a/b"), "wUzdwDP2S53qgOpnXPKAoA");
-    for (const char* const key : {"/", "a/b", ".", "..", "____", "__.*__"}) {
-        const auto id = lock_document_id(key);
-        EXPECT_TRUE(lock_id::is_valid(id)) << key;
-        EXPECT_EQ(counter_document_id(id), "fence:" + id);
+    EXPECT_EQ(relative_names("a/b").lock, "wUzdwDP2S53qgOpnXPKAoA");
+    for (const std::string& key :
+         {std::string("/"), std::string("a/b"), std::string("/a"), std::string("/a/b"),
+          std::string("a//b"), std::string("a//"), std::string("//a"), std::string("."),
+          std::string(".."), std::string("____"), std::string("__.*__"), std::string("a/./b"),
+          std::string("a/__b__/c"), std::string(512, '/')}) {
+        const relative_names names(key);
+        EXPECT_TRUE(lock_id::is_valid(names.lock)) << key;
+        EXPECT_EQ(names.counter, "fence:" + names.lock) << key;
+        EXPECT_EQ(names.former_lock, "") << key;
+        EXPECT_EQ(names.former_counter, "") << key;
     }
 }
 
-TEST(document_ids, of_long_keys_fit) {
-    EXPECT_EQ(lock_document_id(std::string(512, 'x')).size(), 512U);
-    EXPECT_EQ(lock_document_id(std::string(512, '/')).size(), 22U);
+TEST(a_lock, is_that_of_a_key_in_whatever_normal_form_it_was_stored) {
+    lock_record lock = lock_that_ends(10s).record;
+    lock.key = "e\xCC\x81";
+    EXPECT_TRUE(is_lock_of(lock, "\xC3\xA9"));
+    EXPECT_FALSE(is_lock_of(lock, "e"));
+    lock.key.clear();
+    EXPECT_FALSE(is_lock_of(lock, "e"));
+}
+
+TEST(a_lock_at_the_former_place, blocks_while_it_is_live_and_its_fences_count) {
+    stored_pair read;
+    read.former_lock = lock_that_ends(10s);
+    read.former_counter = stored_counter{.value = 9, .version = "v"};
+    const auto id = lock_id::generate();
+    EXPECT_FALSE(grant_on(read, request_for(id), now));
+    EXPECT_EQ(blocking_lock(read, now), &read.former_lock->record);
+    const auto granted = grant_on(read, request_for(id), now + 11s);
+    ASSERT_TRUE(granted);
+    EXPECT_EQ(granted->fence, fence::from_counter(10));
+    read.former_counter.reset();
+    EXPECT_EQ(next_fence(read), fence::from_counter(8));
 }
 
 TEST(collections, must_be_names_and_must_differ) {

@@ -26,7 +26,7 @@ TEST(a_url, carries_every_option) {
     const auto read = parse_url(
         "firestore://p?locks_collection=l&fence_counters_collection=f&endpoint=https://x:1&"
         "ca_file=/ca&credentials_file=/c.json&connect_timeout_ms=7&most_connections=3&"
-        "cleanup_in_is_locked=true&on_clock_skew=refuse");
+        "cleanup_in_is_locked=true&on_clock_skew=warn");
     EXPECT_EQ(read.locks_collection, "l");
     EXPECT_EQ(read.fence_counters_collection, "f");
     EXPECT_EQ(read.endpoint, "https://x:1");
@@ -35,7 +35,7 @@ TEST(a_url, carries_every_option) {
     EXPECT_EQ(read.connect_timeout, 7ms);
     EXPECT_EQ(read.most_connections, 3U);
     EXPECT_TRUE(read.cleanup_in_is_locked);
-    EXPECT_EQ(read.on_clock_skew, on_clock_skew::refuse);
+    EXPECT_EQ(read.on_clock_skew, on_clock_skew::warn);
     EXPECT_EQ(parse_url("firestore://p?emulator_host=h:1").emulator_host, "h:1");
 }
 

@@ -109,15 +109,32 @@ TEST_F(postgres_refusals, a_cancelled_statement_is_a_timeout_and_leaves_nothing)
     EXPECT_FALSE(backend.is_locked("k"));
 }
 
-TEST_F(postgres_refusals, a_terminated_session_is_replaced_and_the_call_goes_on) {
+TEST_F(postgres_refusals, an_acquisition_whose_session_is_terminated_is_looked_up) {
     auto other = server().connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
     const auto backend = open();
-    std::jthread waiting([&] { EXPECT_TRUE(backend.acquire("k")); });
+    std::jthread waiting([&] {
+        expect_error(error_code::service_unavailable, [&] { (void)backend.acquire("k"); });
+    });
     wait_for_waiting();
     server().run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE NOT granted");
     wait_for_waiting();
     other.run("COMMIT");
+    waiting.join();
+    EXPECT_TRUE(backend.acquire("k"));
+}
+
+TEST_F(postgres_refusals, a_session_that_is_terminated_while_idle_is_replaced) {
+    const auto backend = open();
+    for (int i = 0; i < 5; ++i) {
+        const auto id = take(backend, "k");
+        EXPECT_TRUE(backend.extend(id).ok);
+        server().run(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE application_name = 'syncguard'");
+        EXPECT_TRUE(backend.extend(id).ok);
+        EXPECT_TRUE(backend.release(id).ok);
+    }
 }
 
 TEST_F(postgres_refusals, a_deadlock_is_resolved_and_the_call_tried_again) {
@@ -277,6 +294,61 @@ TEST_F(postgres_refusals, a_pooler_may_give_every_transaction_another_session) {
     }
     all.clear();
     EXPECT_EQ(server().value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), "0");
+}
+
+TEST_F(postgres_refusals, an_acquisition_that_a_pooler_ends_after_its_commit_is_granted) {
+    transaction_pooler pooler(server().port());
+    const auto backend = open({.connection = server().url_at(pooler.port())});
+    for (const std::string sqlstate : {"08P01", "57P01"}) {
+        for (int i = 0; i < 4; ++i)
+            EXPECT_TRUE(backend.acquire("warm-up"));
+        pooler.fail_next_transaction(sqlstate);
+        const auto lease = backend.acquire("k" + sqlstate, {.ttl = 60s});
+        ASSERT_TRUE(lease) << sqlstate;
+        EXPECT_EQ(
+            server().value("SELECT lock_id FROM syncguard_locks WHERE key = 'k" + sqlstate + "'"),
+            lease->lock_id().to_string());
+    }
+}
+
+TEST_F(postgres_refusals, an_acquisition_that_finds_its_own_lock_is_granted) {
+    transaction_pooler pooler(server().port());
+    const auto backend = open({.connection = server().url_at(pooler.port())});
+    // The first is sent again with the same lock id, the others are looked up.
+    for (const std::string sqlstate : {"40001", "08006", "57P01", "58000"}) {
+        for (int i = 0; i < 4; ++i)
+            EXPECT_TRUE(backend.acquire("warm-up"));
+        pooler.refuse_next_transaction(sqlstate);
+        const auto lease = backend.acquire("k" + sqlstate, {.ttl = 60s});
+        ASSERT_TRUE(lease) << sqlstate;
+        EXPECT_EQ(lease->fence().str(), "000000000000001");
+        EXPECT_EQ(
+            server().value("SELECT lock_id FROM syncguard_locks WHERE key = 'k" + sqlstate + "'"),
+            lease->lock_id().to_string());
+    }
+}
+
+TEST_F(postgres_refusals, an_extension_that_a_pooler_ends_is_sent_once_and_fails) {
+    transaction_pooler pooler(server().port());
+    const auto backend = open({.connection = server().url_at(pooler.port())});
+    for (const std::string sqlstate : {"08P01", "57P01"}) {
+        const auto id = take(backend, "k" + sqlstate);
+        for (int i = 0; i < 4; ++i)
+            EXPECT_TRUE(backend.extend(id).ok);
+        server().run(
+            "CREATE SEQUENCE updates; CREATE FUNCTION count_update() RETURNS trigger LANGUAGE "
+            "plpgsql AS $$ BEGIN PERFORM nextval('updates'); RETURN NEW; END $$; "
+            "CREATE TRIGGER counting BEFORE UPDATE ON syncguard_locks FOR EACH ROW "
+            "EXECUTE FUNCTION count_update()");
+        pooler.fail_next_transaction(sqlstate);
+        expect_error(error_code::service_unavailable,
+                     [&] { (void)backend.extend(id, {.ttl = 500ms}); });
+        EXPECT_EQ(server().value("SELECT last_value FROM updates"), "1");
+        EXPECT_TRUE(backend.extend(id, {.ttl = 30s}).ok);
+        server().run(
+            "DROP TRIGGER counting ON syncguard_locks; DROP FUNCTION count_update; "
+            "DROP SEQUENCE updates");
+    }
 }
 
 TEST_F(postgres_refusals, names_of_databases_and_users_are_known_but_no_password_is_told) {

@@ -133,6 +133,73 @@ TEST_F(postgres_schema, names_may_be_of_another_schema_and_long) {
     EXPECT_NE(indexes_of(longest).find("(expires_at_ms)"), std::string::npos);
 }
 
+TEST_F(postgres_schema, tables_of_the_same_names_in_two_schemas_of_the_search_path_are_refused) {
+    server().run(
+        "CREATE ROLE alice LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON "
+        "syncguard_locks, syncguard_fence_counters TO alice");
+    auto url = server().url();
+    url.replace(url.find("postgres@"), 8, "alice");
+    const auto before = open({.connection = url});
+    const auto id = take(before, "k");
+    server().run(
+        "CREATE SCHEMA alice AUTHORIZATION alice; "
+        "CREATE TABLE alice.syncguard_locks (LIKE public.syncguard_locks INCLUDING ALL); "
+        "CREATE TABLE alice.syncguard_fence_counters "
+        "(LIKE public.syncguard_fence_counters INCLUDING ALL); "
+        "GRANT ALL ON ALL TABLES IN SCHEMA alice TO alice");
+    // A client that has found its tables stays with them.
+    EXPECT_TRUE(before.extend(id).ok);
+    EXPECT_FALSE(before.acquire("k"));
+    const auto after = open({.connection = url});
+    const auto failure =
+        expect_error(error_code::invalid_argument, [&] { (void)after.acquire("k"); });
+    ASSERT_TRUE(failure);
+    EXPECT_NE(std::string(failure->what()).find("schema"), std::string::npos) << failure->what();
+    EXPECT_EQ(server().value("SELECT count(*) FROM alice.syncguard_locks"), "0");
+    const auto named = open({.connection = url,
+                             .tables = {.locks = "public.syncguard_locks",
+                                        .fence_counters = "public.syncguard_fence_counters"}});
+    EXPECT_FALSE(named.acquire("k"));
+    server().run("DROP SCHEMA alice CASCADE");
+    EXPECT_FALSE(after.acquire("k"));
+}
+
+TEST_F(postgres_schema, one_table_of_locks_goes_with_one_table_of_counters) {
+    open_named("shared_locks", "first_counters").setup_schema();
+    server().run("CREATE TABLE second_counters (LIKE first_counters INCLUDING ALL)");
+    const auto first = open_named("shared_locks", "first_counters");
+    EXPECT_TRUE(first.acquire("k"));
+    const auto second = open_named("shared_locks", "second_counters");
+    const auto failure =
+        expect_error(error_code::invalid_argument, [&] { (void)second.acquire("k"); });
+    ASSERT_TRUE(failure);
+    EXPECT_NE(std::string(failure->what()).find("first_counters"), std::string::npos)
+        << failure->what();
+    expect_error(error_code::invalid_argument, [&] { second.setup_schema(); });
+    EXPECT_TRUE(open_named("public.shared_locks", "public.first_counters").acquire("k"));
+}
+
+TEST_F(postgres_schema, made_by_hand_is_the_same) {
+    const std::string script =
+        postgres::schema_sql({.locks = "hand_locks", .fence_counters = "hand_counters"});
+    server().run(script);
+    server().run(script);
+    EXPECT_EQ(columns_of("hand_locks"), columns_of("syncguard_locks"));
+    EXPECT_TRUE(open_named("hand_locks", "hand_counters").acquire("k"));
+    server().run("CREATE TABLE other_counters (LIKE hand_counters INCLUDING ALL)");
+    expect_error(error_code::invalid_argument,
+                 [&] { (void)open_named("hand_locks", "other_counters").acquire("k"); });
+}
+
+TEST_F(postgres_schema, a_comment_of_others_stays_and_means_nothing) {
+    server().run(
+        "CREATE TABLE noted_locks (LIKE syncguard_locks INCLUDING ALL); "
+        "COMMENT ON TABLE noted_locks IS 'ours'");
+    open_named("noted_locks", "noted_counters").setup_schema();
+    EXPECT_EQ(server().value("SELECT obj_description('noted_locks'::regclass)"), "ours");
+    EXPECT_TRUE(open_named("noted_locks", "syncguard_fence_counters").acquire("k"));
+}
+
 TEST(postgres_table_names, that_are_no_identifiers_are_refused) {
     for (const std::string bad :
          {"", "a b", "1a", "a;drop", "a\"b", "a.b.c", ".a", "a.", "\xC3\xA9", "a-b",

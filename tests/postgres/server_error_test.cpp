@@ -41,12 +41,16 @@ TEST(postgres_server_error, has_the_code_of_its_class) {
 TEST(postgres_server_error, is_worth_another_attempt_only_where_others_were_in_the_way) {
     EXPECT_EQ(remedy_for("40001"), remedy::again);
     EXPECT_EQ(remedy_for("40P01"), remedy::again);
-    EXPECT_EQ(remedy_for("57P01"), remedy::again_elsewhere);
     EXPECT_EQ(remedy_for("25006"), remedy::again_elsewhere);
     EXPECT_EQ(remedy_for("26000"), remedy::again_without_names);
     EXPECT_EQ(remedy_for("42P05"), remedy::again_without_names);
     for (const std::string final : {"23505", "42P01", "42501", "57014", "53300", "XX000"})
         EXPECT_EQ(remedy_for(final), remedy::none) << final;
+}
+
+TEST(postgres_server_error, proves_nothing_where_a_pooler_may_have_made_it) {
+    for (const std::string of_poolers : {"08006", "08P01", "57P01", "58000"})
+        EXPECT_EQ(remedy_for(of_poolers), remedy::ask) << of_poolers;
 }
 
 TEST(postgres_server_error, quotes_the_server_but_for_values) {

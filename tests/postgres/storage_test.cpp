@@ -1,5 +1,6 @@
 /// What is stored: rows exactly as docs/storage.md says, beside what peers store.
 #include "on_postgres.hpp"
+#include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/postgres_peer.hpp"
 
@@ -83,6 +84,33 @@ TEST_F(postgres_storage, a_counter_at_its_end_is_left_there_and_nothing_is_locke
     expect_error(error_code::internal, [] { (void)open().acquire("k"); });
     EXPECT_EQ(counters().at(0).at(1), "900000000000000");
     EXPECT_EQ(locks(), rows{});
+}
+
+TEST_F(postgres_storage, a_counter_that_was_lost_goes_on_after_the_fence_of_the_stored_lock) {
+    const auto backend = open();
+    for (const std::string counter : {"DELETE FROM syncguard_fence_counters",
+                                      "UPDATE syncguard_fence_counters SET fence = 5"}) {
+        take(backend, "k", 10s);
+        server().run("UPDATE syncguard_locks SET fence = '000000000000077'; " + counter);
+        EXPECT_FALSE(backend.acquire("k"));
+        server().advance(12s);
+        EXPECT_EQ(backend.acquire("k")->fence().str(), "000000000000078");
+        EXPECT_EQ(counters(), (rows{{"fence:k", "78", "k"}}));
+        server().run("UPDATE syncguard_fence_counters SET fence = 1");
+    }
+}
+
+TEST_F(postgres_storage, a_stored_fence_that_is_the_last_one_ends_the_counter) {
+    const auto backend = open();
+    take(backend, "k", 10s);
+    server().run(
+        "UPDATE syncguard_locks SET fence = '900000000000000'; "
+        "DELETE FROM syncguard_fence_counters");
+    server().advance(12s);
+    const auto before = locks();
+    expect_error(error_code::internal, [&] { (void)backend.acquire("k"); });
+    EXPECT_EQ(locks(), before);
+    EXPECT_EQ(counters(), rows{});
 }
 
 TEST_F(postgres_storage, columns_that_a_peer_added_do_no_harm) {
@@ -219,6 +247,83 @@ TEST_F(postgres_storage, a_lock_that_is_removed_while_it_is_taken_over_is_grante
     EXPECT_EQ(granted, true);
     EXPECT_EQ(starts, digits(server().now()));
     EXPECT_EQ(counters().at(0).at(1), "2");
+}
+
+/// Commits that change a lock wait while the test holds the advisory lock 42.
+class postgres_slow_commit : public postgres_storage {
+  protected:
+    postgres_slow_commit() {
+        server().run(
+            "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$; "
+            "CREATE CONSTRAINT TRIGGER slow_commit AFTER UPDATE ON syncguard_locks DEFERRABLE "
+            "INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_at_commit()");
+    }
+    ~postgres_slow_commit() override {
+        server().run("DROP TRIGGER slow_commit ON syncguard_locks; DROP FUNCTION wait_at_commit");
+    }
+    static void wait_for_waiting(const char* count) {
+        ASSERT_TRUE(eventually([&] {
+            return server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == count;
+        }));
+    }
+};
+
+TEST_F(postgres_slow_commit,
+       an_extension_in_the_tolerance_second_keeps_peers_out_until_it_commits) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    server().advance(10'500ms);
+    auto gate = server().connect();
+    gate.run("SELECT pg_advisory_lock(42)");
+    std::optional<bool> extended;
+    std::jthread extending([&] { extended = backend.extend(id, {.ttl = 60s}).ok; });
+    wait_for_waiting("1");
+    server().advance(2s);
+    postgres_peer peer(server().url());
+    std::optional<std::string> granted;
+    std::jthread acquiring([&] { granted = peer.acquire("k", postgres_peer::new_lock_id(), 30s); });
+    wait_for_waiting("2");
+    gate.run("SELECT pg_advisory_unlock(42)");
+    extending.join();
+    acquiring.join();
+    EXPECT_EQ(extended, true);
+    EXPECT_FALSE(granted);
+    EXPECT_EQ(locks().at(0).at(1), id.to_string());
+}
+
+TEST_F(postgres_slow_commit,
+       an_extension_beside_a_peer_at_the_key_that_outlasts_the_end_is_expired) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    // It has the advisory lock, and decides later.
+    auto peer = server().connect();
+    peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    auto gate = server().connect();
+    gate.run("SELECT pg_advisory_lock(42)");
+    server().advance(9'800ms);
+    const auto begin = std::chrono::steady_clock::now();
+    std::optional<extend_result> extended;
+    std::jthread extending([&] { extended = backend.extend(id, {.ttl = 60s}); });
+    wait_for_waiting("1");
+    ASSERT_TRUE(eventually([&] { return std::chrono::steady_clock::now() > begin + 300ms; }));
+    gate.run("SELECT pg_advisory_unlock(42)");
+    extending.join();
+    EXPECT_FALSE(extended->ok);
+    peer.run("ROLLBACK");
+}
+
+TEST_F(postgres_storage, an_extension_in_the_tolerance_second_does_not_compete_with_a_peer) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    auto peer = server().connect();
+    peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k')); SELECT * FROM syncguard_locks");
+    server().advance(9s);
+    EXPECT_TRUE(backend.extend(id, {.ttl = 10s}).ok) << "long before the end";
+    server().advance(10s);
+    EXPECT_FALSE(backend.extend(id, {.ttl = 10s}).ok);
+    peer.run("ROLLBACK");
+    EXPECT_TRUE(backend.extend(id, {.ttl = 10s}).ok) << "the peer has left it alone";
 }
 
 TEST_F(postgres_storage, no_operation_leaves_anything_in_its_session) {

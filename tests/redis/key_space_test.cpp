@@ -109,6 +109,31 @@ TEST(redis_key_space, a_prefix_in_another_form_does_not_open_a_way_to_a_counter)
                  [&] { (void)keys.lock_key(counter.substr(prefix.size())); });
 }
 
+/// With such a prefix, names of long keys are replaced by a hash of 22 base64url characters.
+TEST(redis_key_space, keys_that_look_like_a_hash_are_refused_where_names_can_be_hashed) {
+    const std::string longest_key(512, 'k');
+    for (const std::size_t size : {228U, 461U, 462U, 600U, 948U}) {
+        const key_space keys(std::string(size, 'p'));
+        const auto hash = [&](const std::string& name) { return name.substr(size + 1); };
+        const std::string lock_key = keys.lock_key(longest_key);
+        // The name of a counter contains that of its lock: with the longer prefixes the latter is
+        // hashed, and the former fits then.
+        const bool lock_is_hashed = hash(lock_key) != longest_key;
+        const std::string hashed = hash(lock_is_hashed ? lock_key : keys.fence_key(lock_key));
+        for (const auto& key : {hashed, some_id}) {
+            ASSERT_EQ(key.size(), 22U) << size;
+            const auto failure =
+                expect_error(error_code::invalid_argument, [&] { (void)keys.lock_key(key); });
+            ASSERT_TRUE(failure);
+            EXPECT_NE(std::string(failure->what()).find("prefix"), std::string::npos);
+            expect_error(error_code::invalid_argument, [&] { (void)keys.has_plain_names(key); });
+        }
+        EXPECT_NO_THROW((void)keys.lock_key(some_id + "A"));
+    }
+    for (const std::size_t size : {0U, 9U, 227U})
+        EXPECT_NO_THROW((void)key_space(std::string(size, 'p')).lock_key(some_id));
+}
+
 TEST(redis_key_space, prefixes_that_mix_locks_with_counters_are_refused) {
     for (const char* prefix : {"fence", "fence:", "fence::", "fence:x", "a:fence",
                                "a:fence:", "a:fence:b", "myfence", "myfence:x", "fence:fence"}) {

@@ -275,6 +275,45 @@ TEST_F(forbidding_redis, without_any_of_them_nothing_is_locked_and_permissions_a
     }
 }
 
+/// Rights to write the lock but not its index, or the reverse.
+TEST_F(forbidding_redis, rights_to_only_one_of_lock_and_index_leave_nothing_locked) {
+    for (const std::string writable : {"~syncguard:k*", "~syncguard:id:*"}) {
+        for (const int count : {1, 20}) {
+            SCOPED_TRACE(writable + " " + std::to_string(count));
+            command({"FLUSHALL"});
+            const auto locks =
+                open_as({"~syncguard:*", "+eval", "+evalsha", "+get", "+time", "+del", "+incr",
+                         "+decr", "+exists", "+mget", "(+set " + writable + ")"});
+            (void)locks.is_locked("k");
+            server_.pause();
+            std::vector<std::future<void>> calls;
+            for (int i = 0; i < count; ++i) {
+                calls.push_back(std::async(std::launch::async, [&, i] {
+                    refusal(error_code::auth_failed,
+                            [&] { (void)locks.acquire("k" + std::to_string(i)); });
+                }));
+            }
+            server_.resume();
+            for (auto& each : calls)
+                each.get();
+            auto left = contents_of(server_);
+            std::erase_if(left, [](const auto& entry) {
+                return entry.first.starts_with("syncguard:fence:");
+            });
+            EXPECT_TRUE(left.empty());
+        }
+    }
+}
+
+TEST_F(forbidding_redis, an_extension_without_the_right_to_the_index_changes_nothing) {
+    const auto id = take(open(), "k");
+    command({"PEXPIRE", "syncguard:k", "600000"});
+    const auto locks =
+        open_as({"~syncguard:*", "+eval", "+evalsha", "+get", "+time", "(+set ~syncguard:k*)"});
+    refusal(error_code::auth_failed, [&] { (void)locks.extend(id, {.ttl = 5s}); });
+    EXPECT_GT(contents_of(server_).at("syncguard:k").ttl_ms, 60'000);
+}
+
 TEST_F(forbidding_redis, the_right_to_choose_a_database_is_named) {
     (void)open_as({"~syncguard:*", "+@all", "-select"});
     const auto locks = open({.username = "worker", .password = password, .database = 3});

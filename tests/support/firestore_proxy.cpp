@@ -42,6 +42,18 @@ void firestore_proxy::resume() {
     changed_.notify_all();
 }
 
+std::vector<unsigned> firestore_proxy::deliver_late() {
+    std::vector<http_received> requests;
+    {
+        const std::lock_guard guard(mutex_);
+        requests.swap(late_);
+    }
+    std::vector<unsigned> statuses;
+    for (const auto& each : requests)
+        statuses.push_back(forward(each).status);
+    return statuses;
+}
+
 std::size_t firestore_proxy::requests(const std::string& method) const {
     const std::lock_guard guard(mutex_);
     const auto counted = requests_.find(method);
@@ -79,9 +91,20 @@ http_reply firestore_proxy::answer(const http_received& request) {
     if (!fault) return forward(request);
     if (fault->forward) (void)forward(request);
     if (fault->how == request_fault::ending::answer) {
+        if (!fault->body.empty()) return {.status = fault->status, .body = fault->body};
         return {.status = fault->status,
                 .body = R"({"error":{"code":)" + std::to_string(fault->status) +
                         R"(,"message":"secret-name","status":")" + fault->word + R"("}})"};
+    }
+    if (fault->how == request_fault::ending::interim) {
+        auto reply = forward(request);
+        reply.before = "HTTP/1.1 " + std::to_string(fault->status) + " Interim\r\n\r\n";
+        return reply;
+    }
+    if (fault->how == request_fault::ending::late) {
+        const std::lock_guard guard(mutex_);
+        late_.push_back(request);
+        return {.cut = true};
     }
     if (fault->how != request_fault::ending::cut) {
         std::unique_lock guard(mutex_);

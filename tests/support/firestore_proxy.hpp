@@ -18,13 +18,16 @@ struct request_fault {
     /// Whether the emulator gets it, before anything else happens.
     bool forward = false;
     enum class ending {
-        answer,  ///< With this status, and the service's word for it.
-        cut,     ///< The connection is closed without an answer.
-        stall,   ///< No answer, until the proxy goes or `resume` is called.
-        hold,    ///< It is forwarded when `resume` is called, or the proxy goes.
+        answer,   ///< With this status, and the service's word for it.
+        cut,      ///< The connection is closed without an answer.
+        stall,    ///< No answer, until the proxy goes or `resume` is called.
+        hold,     ///< It is forwarded when `resume` is called, or the proxy goes.
+        late,     ///< The connection is closed; `deliver_late` forwards it.
+        interim,  ///< The emulator's answer comes behind an interim response with this status.
     } how = ending::answer;
     unsigned status = 0;
     std::string word{};
+    std::string body{};  ///< Of the answer; empty for an error with the status and the word.
 };
 
 /// Forwards faithfully whatever it has no fault for.
@@ -45,6 +48,9 @@ class firestore_proxy {
     /// Lets all requests of that method fail that have no fault of their own.
     void fail_all(const std::string& method, const request_fault& how);
     void resume();
+    /// Forwards the requests that were held back behind a closed connection. Returns the statuses
+    /// of the emulator's answers.
+    std::vector<unsigned> deliver_late();
 
     /// How many requests of that method came, to how many of them the emulator has had the last
     /// word, and how many faults are still to strike.
@@ -62,6 +68,7 @@ class firestore_proxy {
     bool stalls_ = true;
     std::map<std::string, std::deque<request_fault>> faults_;
     std::map<std::string, request_fault> lasting_faults_;
+    std::vector<http_received> late_;
     std::map<std::string, std::size_t> requests_;
     std::map<std::string, std::size_t> forwarded_;
     http_server server_;

@@ -4,11 +4,13 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -39,6 +41,25 @@ http_received as_received(const http::request<http::string_body>& message) {
     return received;
 }
 
+/// While it is on, what is written is gathered into whole segments.
+template <class Stream>
+void cork(Stream& stream, bool on) {
+    const int value = on ? 1 : 0;
+    ::setsockopt(stream.lowest_layer().native_handle(), IPPROTO_TCP, TCP_CORK, &value,
+                 sizeof value);
+}
+
+template <class Stream>
+void write_answer(Stream& stream, const http_reply& reply) {
+    http::response<http::string_body> response(http::int_to_status(reply.status), 11);
+    response.result(reply.status);
+    for (const auto& [name, value] : reply.headers)
+        response.set(name, value);
+    response.body() = reply.body;
+    response.prepare_payload();
+    http::write(stream, response);
+}
+
 /// Answers one request after the other until the client has enough, or a reply says so.
 template <class Stream>
 void serve_on(Stream& stream, const http_server::handler& answer) {
@@ -48,13 +69,12 @@ void serve_on(Stream& stream, const http_server::handler& answer) {
         http::read(stream, buffer, message);
         const auto reply = answer(as_received(message));
         if (reply.cut) return;
-        http::response<http::string_body> response(http::int_to_status(reply.status), 11);
-        response.result(reply.status);
-        for (const auto& [name, value] : reply.headers)
-            response.set(name, value);
-        response.body() = reply.body;
-        response.prepare_payload();
-        http::write(stream, response);
+        cork(stream, true);
+        for (const auto& bytes : {reply.before, reply.raw})
+            if (!bytes.empty()) asio::write(stream, asio::buffer(bytes));
+        if (reply.raw.empty()) write_answer(stream, reply);
+        if (!reply.behind.empty()) asio::write(stream, asio::buffer(reply.behind));
+        cork(stream, false);
         if (reply.close_behind) return;
     }
 }

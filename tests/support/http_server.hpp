@@ -25,6 +25,12 @@ struct http_reply {
     unsigned status = 200;
     std::string body{};
     std::vector<std::pair<std::string, std::string>> headers{};
+    /// Bytes that are sent ahead of the answer.
+    std::string before{};
+    /// Sent as it is, in place of the answer that the members above describe.
+    std::string raw{};
+    /// Bytes that follow the answer in the same segment, over TLS in a record of their own.
+    std::string behind{};
     /// Closes the connection instead.
     bool cut = false;
     /// Closes the connection behind the answer, although the answer does not say so.

@@ -20,7 +20,7 @@ constexpr std::array statements{
     prepared{"begin", "BEGIN"},
     prepared{"commit", "COMMIT"},
     prepared{"enter", "SELECT pg_advisory_xact_lock(hashtext($1))"},
-    prepared{"now", "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"},
+    prepared{"now", "SELECT floor(extract(epoch FROM now()) * 1000)::bigint"},
     prepared{"read", "SELECT expires_at_ms FROM syncguard_locks WHERE key = $1"},
     prepared{"raise",
              "INSERT INTO syncguard_fence_counters (fence_key, fence, key_debug) "

@@ -55,6 +55,18 @@ std::string read_until(int socket, char type) {
     }
 }
 
+std::string error_message(const std::string& severity, const std::string& sqlstate) {
+    std::string fields;
+    for (const std::string& field :
+         {"S" + severity, "V" + severity, "C" + sqlstate, std::string("Mserver conn crashed?")})
+        fields.append(field).push_back('\0');
+    fields.push_back('\0');
+    const std::uint32_t length = htonl(static_cast<std::uint32_t>(fields.size() + sizeof length));
+    std::string message("E    ");
+    std::memcpy(message.data() + 1, &length, sizeof length);
+    return message + fields;
+}
+
 }  // namespace
 
 transaction_pooler::transaction_pooler(std::uint16_t server_port)
@@ -85,7 +97,12 @@ transaction_pooler::~transaction_pooler() {
     servants_.clear();
 }
 
-void transaction_pooler::serve(int client) const {
+std::optional<std::string> transaction_pooler::take(std::optional<std::string>& sqlstate) {
+    const std::lock_guard guard(mutex_);
+    return std::exchange(sqlstate, std::nullopt);
+}
+
+void transaction_pooler::serve(int client) {
     try {
         const std::string greeting = read_message(client, false);
         std::vector<owned_fd> sessions;
@@ -99,7 +116,17 @@ void transaction_pooler::serve(int client) const {
         for (std::size_t turn = 0;; ++turn) {
             const int session = sessions[turn % sessions.size()].get();
             write_all(session, read_until(client, 'S'));
-            write_all(client, read_until(session, 'Z'));
+            std::string answer = read_until(session, 'Z');
+            if (const auto sqlstate = take(failure_)) {
+                write_all(client, error_message("FATAL", *sqlstate));
+                throw hung_up{};
+            }
+            if (const auto sqlstate = take(refusal_)) {
+                constexpr std::size_t length_of_ready = 6;
+                answer = error_message("ERROR", *sqlstate) +
+                         answer.substr(answer.size() - length_of_ready);
+            }
+            write_all(client, answer);
         }
     } catch (const hung_up&) {
         ::shutdown(client, SHUT_RDWR);

@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 
 namespace syncguard::test {
 
@@ -21,6 +24,18 @@ class transaction_pooler {
     ~transaction_pooler();
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+    /// Ends the next transaction as a pooler does whose server seems to hang: the server commits
+    /// it, the client gets a FATAL error with this SQLSTATE and no ReadyForQuery, then the end of
+    /// the stream.
+    void fail_next_transaction(std::string sqlstate) {
+        const std::lock_guard guard(mutex_);
+        failure_ = std::move(sqlstate);
+    }
+    /// The same, but as an error after which the connection goes on.
+    void refuse_next_transaction(std::string sqlstate) {
+        const std::lock_guard guard(mutex_);
+        refusal_ = std::move(sqlstate);
+    }
     /// How many there have been.
     [[nodiscard]] std::size_t connections() const {
         const std::lock_guard guard(mutex_);
@@ -28,12 +43,15 @@ class transaction_pooler {
     }
 
   private:
-    void serve(int client) const;
+    void serve(int client);
+    [[nodiscard]] std::optional<std::string> take(std::optional<std::string>& sqlstate);
 
     owned_fd listener_;
     std::uint16_t server_port_;
     std::uint16_t port_;
     mutable std::mutex mutex_;
+    std::optional<std::string> failure_;
+    std::optional<std::string> refusal_;
     std::list<owned_fd> clients_;
     std::list<std::jthread> servants_;
     std::jthread accepting_;

@@ -2,13 +2,24 @@
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/scripted_engine.hpp"
+#include "support/scripted_extensions.hpp"
 
+#include <syncguard/async.hpp>
 #include <syncguard/lease.hpp>
 #include <syncguard/memory.hpp>
 
+#include <boost/asio/use_future.hpp>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
 #include <cstdlib>
+#include <functional>
 #include <future>
 #include <map>
 
@@ -212,6 +223,259 @@ TEST(lease, of_extensions_that_overlap_the_shorter_one_counts) {
         }
         EXPECT_GT(lease->remaining(), 1s);
         EXPECT_LE(lease->remaining(), 5s);
+    }
+}
+
+TEST(lease, a_shorter_extension_counts_from_its_sending_although_its_answer_is_late) {
+    std::promise<void> sent;
+    std::promise<void> answer;
+    auto answered = answer.get_future().share();
+    scripted_extensions store([&, answered](const extend_request&) {
+        sent.set_value();
+        answered.wait();
+        return outcome::extended(unix_time(1h));
+    });
+    auto lease = store.acquire(30s);
+    auto extending = std::async(std::launch::async, [&] { return lease.extend({.ttl = 500ms}); });
+    sent.get_future().get();
+    EXPECT_LE(lease.remaining(), 500ms);
+    EXPECT_TRUE(eventually([&] { return !lease.valid(); }));
+    answer.set_value();
+    EXPECT_FALSE(extending.get().ok);
+    EXPECT_FALSE(lease.valid());
+}
+
+TEST(lease, an_extension_of_unknown_outcome_limits_it_until_its_end) {
+    std::atomic<bool> fails{true};
+    scripted_extensions store([&](const extend_request&) {
+        if (fails) throw lock_error(error_code::network_timeout, "no answer");
+        return outcome::extended(unix_time(1h));
+    });
+    auto lease = store.acquire(60s);
+    expect_error(error_code::network_timeout, [&] { (void)lease.extend({.ttl = 20s}); });
+    EXPECT_LE(lease.remaining(), 20s);
+    fails = false;
+    // The store may execute the lost one after this one.
+    EXPECT_TRUE(lease.extend({.ttl = 60s}).ok);
+    EXPECT_LE(lease.remaining(), 20s);
+    EXPECT_GT(lease.remaining(), 15s);
+    // It does not make a shorter one longer.
+    EXPECT_TRUE(lease.extend({.ttl = 5s}).ok);
+    EXPECT_LE(lease.remaining(), 5s);
+}
+
+TEST(lease, an_extension_that_was_never_sent_does_not_limit_it) {
+    scripted_extensions store(
+        [](const extend_request&) { return outcome::extended(unix_time(1h)); });
+    auto lease = store.acquire(60s);
+    std::stop_source stop;
+    stop.request_stop();
+    expect_error(error_code::aborted, [&] { (void)lease.extend({.ttl = 1s}, stop.get_token()); });
+    expect_error(error_code::invalid_argument, [&] { (void)lease.extend({.ttl = -1ms}); });
+    EXPECT_GT(lease.remaining(), 50s);
+    EXPECT_EQ(store.extends(), 0);
+}
+
+TEST(lease, an_answer_after_its_end_does_not_revive_it) {
+    std::promise<void> answer;
+    auto answered = answer.get_future().share();
+    scripted_extensions store([answered](const extend_request&) {
+        answered.wait();
+        return outcome::extended(unix_time(1h));
+    });
+    auto lease = store.acquire(100ms);
+    auto extending = std::async(std::launch::async, [&] { return lease.extend({.ttl = 60s}); });
+    EXPECT_TRUE(eventually([&] { return !lease.valid(); }));
+    answer.set_value();
+    EXPECT_FALSE(extending.get().ok);
+    EXPECT_FALSE(lease.valid());
+    EXPECT_FALSE(lease.extend({.ttl = 60s}).ok);
+    EXPECT_FALSE(lease.valid());
+}
+
+TEST(lease, ends_before_a_store_whose_clock_runs_faster_can_let_the_lock_expire) {
+    for (const double drift : {0.01, 0.08, 0.5}) {
+        const any_backend locks(
+            std::make_shared<scripted_engine>([](const request&, const call_limits&) {
+                return outcome::granted(unix_time(1h), fence::from_counter(1));
+            }),
+            {.clock_drift = drift});
+        auto lease = locks.acquire("k", {.ttl = 100s});
+        ASSERT_TRUE(lease);
+        const auto expected = 100s - std::chrono::milliseconds(static_cast<int>(100'000 * drift));
+        EXPECT_LE(lease->remaining(), expected - (drift < 0.5 ? 2ms : 0ms)) << drift;
+        EXPECT_GT(lease->remaining(), expected - 5s) << drift;
+        ASSERT_TRUE(lease->extend({.ttl = 50s}).ok);
+        EXPECT_LE(lease->remaining(), expected / 2) << drift;
+    }
+    for (const double drift : {0.0, 0.009, 0.51, -1.0, std::nan("")}) {
+        expect_error(error_code::invalid_argument,
+                     [&] { const memory::backend locks({}, {.clock_drift = drift}); });
+    }
+}
+
+/// Counts releases. The first one waits, and fails when the test lets it, or is cancelled.
+class first_release_fails {
+  public:
+    [[nodiscard]] any_backend backend(backend_options options = {}) {
+        return any_backend(
+            std::make_shared<scripted_engine>(
+                [state = state_](const request& what, const call_limits&) -> outcome {
+                    if (!std::holds_alternative<release_request>(what)) {
+                        return outcome::granted(unix_time(1h), fence::from_counter(1));
+                    }
+                    if (++state->releases > 1 && !state->all_fail) return outcome::done();
+                    state->may_fail.wait();
+                    throw lock_error(error_code::network_timeout, "no answer");
+                }),
+            std::move(options));
+    }
+    [[nodiscard]] int releases() const { return state_->releases; }
+    void fail() { state_->fail.set_value(); }
+    void fail_always() { state_->all_fail = true; }
+
+  private:
+    struct state {
+        std::promise<void> fail;
+        std::shared_future<void> may_fail = fail.get_future().share();
+        std::atomic<int> releases{0};
+        std::atomic<bool> all_fail{false};
+    };
+    std::shared_ptr<state> state_ = std::make_shared<state>();
+};
+
+TEST(lease, destroyed_during_its_asynchronous_release_is_released_again_if_that_fails) {
+    first_release_fails store;
+    const auto locks = store.backend();
+    std::future<release_result> releasing;
+    {
+        auto lease = locks.acquire("k");
+        releasing = async_release(*lease, {}, boost::asio::use_future);
+        EXPECT_TRUE(eventually([&] { return store.releases() == 1; }));
+    }
+    store.fail();
+    expect_error(error_code::network_timeout, [&] { (void)releasing.get(); });
+    EXPECT_TRUE(eventually([&] { return store.releases() == 2; }));
+}
+
+TEST(lease, destroyed_during_its_asynchronous_release_tells_when_no_release_succeeds) {
+    first_release_fails store;
+    store.fail_always();
+    std::atomic<int> told{0};
+    const auto locks =
+        store.backend({.on_release_error = [&](const auto&, const auto&) { ++told; }});
+    {
+        auto lease = locks.acquire("k");
+        auto releasing = async_release(*lease, {}, boost::asio::use_future);
+        EXPECT_TRUE(eventually([&] { return store.releases() == 1; }));
+    }
+    store.fail();
+    EXPECT_TRUE(eventually([&] { return told == 1; }));
+    EXPECT_EQ(store.releases(), 2);
+}
+
+/// Runs `body` in a child that was created without fork handlers; returns its exit code.
+int exit_code_in_bare_child(const std::function<int()>& body) {
+    const auto pid = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+    if (pid == 0) {
+        int code = 99;
+        try {
+            code = body();
+        } catch (const std::exception&) {
+        }
+        ::_exit(code);
+    }
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+TEST(lease, in_a_child_that_ran_no_fork_handlers_it_is_invalid_and_releases_nothing) {
+    auto locks = std::make_optional<memory::backend>();
+    auto lease = locks->acquire("k");
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(exit_code_in_bare_child([&] {
+                  if (lease->valid() || lease->release().ok || lease->extend().ok) return 1;
+                  { auto gone = std::move(*lease); }
+                  try {
+                      (void)locks->is_locked("k");
+                      return 2;
+                  } catch (const lock_error& failure) {
+                      if (failure.code() != error_code::internal) return 3;
+                  }
+                  locks.reset();
+                  // A new one is a backend of this process.
+                  const memory::backend own;
+                  auto owned = own.acquire("k");
+                  return owned && owned->valid() && owned->release().ok ? 0 : 4;
+              }),
+              0);
+    EXPECT_TRUE(lease->valid());
+    EXPECT_TRUE(lease->release().ok);
+}
+
+TEST(lease, a_handled_fork_of_a_child_that_ran_no_fork_handlers_does_not_make_it_usable) {
+    const memory::backend locks;
+    EXPECT_EQ(exit_code_in_bare_child([&] {
+                  const memory::backend own;
+                  child_process grandchild([&] {
+                      auto owned = own.acquire("k");
+                      if (!owned) return 1;
+                      try {
+                          (void)locks.is_locked("k");
+                      } catch (const lock_error&) {
+                          return 0;
+                      }
+                      return 2;
+                  });
+                  return grandchild.wait();
+              }),
+              0);
+}
+
+/// Grants with the fence that a test wants, and counts releases.
+class fenced_engine : public engine {
+  public:
+    fenced_engine(bool supports_fencing, fence granted)
+        : supports_fencing_(supports_fencing), granted_(std::move(granted)) {}
+
+    [[nodiscard]] int releases() const { return releases_; }
+    [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+        return {"custom", supports_fencing_, time_authority::server};
+    }
+    [[nodiscard]] outcome perform(const request& what, const call_limits&) override {
+        if (std::holds_alternative<release_request>(what)) {
+            ++releases_;
+            return outcome::done();
+        }
+        return outcome::granted(unix_time(1h), granted_);
+    }
+    void start(const request& what, const call_limits& limits, completion done) noexcept override {
+        done(nullptr, perform(what, limits));
+    }
+
+  private:
+    bool supports_fencing_;
+    fence granted_;
+    std::atomic<int> releases_{0};
+};
+
+TEST(custom_engine, without_fences_is_refused_where_fences_are_part_of_the_type) {
+    expect_error(error_code::invalid_argument, [] {
+        const any_backend locks(std::make_shared<fenced_engine>(false, fence::from_counter(1)));
+    });
+}
+
+TEST(custom_engine, that_grants_a_fence_out_of_range_gets_its_lock_back) {
+    for (const auto& bad : {fence(), *fence::parse("999999999999999")}) {
+        auto store = std::make_shared<fenced_engine>(true, bad);
+        const any_backend locks(store);
+        expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });
+        EXPECT_TRUE(eventually([&] { return store->releases() == 1; }));
+        expect_error(error_code::internal,
+                     [&] { (void)async_acquire(locks, "k", {}, boost::asio::use_future).get(); });
+        EXPECT_TRUE(eventually([&] { return store->releases() == 2; }));
     }
 }
 

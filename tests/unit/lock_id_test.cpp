@@ -3,8 +3,11 @@
 #include <syncguard/lock_id.hpp>
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <mutex>
 #include <set>
 #include <string>
@@ -35,15 +38,14 @@ TEST(lock_ids, many_threads_make_ids_that_all_differ) {
 }
 
 TEST(lock_ids, a_forked_child_does_not_repeat_its_parents_ids) {
-    // The parent's reserve of random bytes is partly used: a child that went on with it would make
-    // the ids that the parent makes next.
     (void)lock_id::generate();
     int pipe_ends[2];
     ASSERT_EQ(::pipe(pipe_ends), 0);
-    child_process child([&] {
+    const auto write_id = [&] {
         const std::string id = lock_id::generate().to_string();
         return ::write(pipe_ends[1], id.data(), id.size()) == 22 ? 0 : 1;
-    });
+    };
+    child_process child(write_id);
     std::string childs(22, '\0');
     ASSERT_EQ(::read(pipe_ends[0], childs.data(), childs.size()), 22);
     EXPECT_EQ(child.wait(), 0);
@@ -51,6 +53,25 @@ TEST(lock_ids, a_forked_child_does_not_repeat_its_parents_ids) {
     ::close(pipe_ends[1]);
 
     EXPECT_TRUE(lock_id::is_valid(childs));
+    for (int i = 0; i < 300; ++i)
+        EXPECT_NE(lock_id::generate().str(), childs);
+}
+
+TEST(lock_ids, a_child_that_ran_no_fork_handlers_does_not_repeat_its_parents_ids) {
+    (void)lock_id::generate();
+    int pipe_ends[2];
+    ASSERT_EQ(::pipe(pipe_ends), 0);
+    const auto pid = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+    if (pid == 0) {
+        const auto id = lock_id::generate();
+        ::_exit(::write(pipe_ends[1], id.str().data(), id.str().size()) == 22 ? 0 : 1);
+    }
+    std::string childs(22, '\0');
+    ASSERT_EQ(::read(pipe_ends[0], childs.data(), childs.size()), 22);
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    ::close(pipe_ends[0]);
+    ::close(pipe_ends[1]);
     for (int i = 0; i < 300; ++i)
         EXPECT_NE(lock_id::generate().str(), childs);
 }

@@ -1,8 +1,12 @@
+#include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/scripted_engine.hpp"
 
+#include <syncguard/async.hpp>
 #include <syncguard/lock.hpp>
 #include <syncguard/memory.hpp>
+
+#include <boost/asio/use_future.hpp>
 
 #include <atomic>
 #include <future>
@@ -115,6 +119,70 @@ TEST(lock, a_store_that_answers_too_late_counts_as_its_time_being_over) {
                                       [&] { lock(locks, "k", [] {}, {.timeout = 40ms}); });
     EXPECT_TRUE(failure->cause());
     EXPECT_STREQ(failure->what(), "no answer");
+}
+
+TEST(lock, a_grant_that_arrives_after_its_time_is_released_and_not_used) {
+    std::atomic<int> acquires{0};
+    std::atomic<int> releases{0};
+    const any_backend locks(
+        std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
+            if (std::holds_alternative<release_request>(what)) {
+                ++releases;
+                return outcome::done();
+            }
+            // The first answers are late.
+            if (++acquires <= 2) std::this_thread::sleep_for(60ms);
+            return outcome::granted(unix_time(1h), fence::from_counter(1));
+        }));
+    bool called = false;
+    expect_error(error_code::acquisition_timeout, [&] {
+        lock(locks, "k", [&] { called = true; }, {.ttl = 50ms, .retry = {.max_retries = 0}});
+    });
+    EXPECT_FALSE(called);
+    EXPECT_TRUE(eventually([&] { return releases == 1; }));
+    // With retries, the next attempt may succeed.
+    lock(locks, "k", [&] { called = true; },
+         {.ttl = 50ms, .retry = {.max_retries = 5, .retry_delay = 1ms}});
+    EXPECT_TRUE(called);
+    EXPECT_TRUE(eventually([&] { return releases == 3; }));
+    EXPECT_EQ(acquires, 3);
+}
+
+TEST(lock, an_acquisition_that_is_answered_after_its_time_fails_in_every_form) {
+    std::atomic<int> releases{0};
+    const any_backend locks(
+        std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
+            if (std::holds_alternative<release_request>(what)) {
+                ++releases;
+                return outcome::done();
+            }
+            std::this_thread::sleep_for(60ms);
+            return outcome::granted(unix_time(1h), fence::from_counter(1));
+        }));
+    expect_error(error_code::network_timeout, [&] { (void)locks.acquire("k", {.ttl = 50ms}); });
+    expect_error(error_code::network_timeout, [&] {
+        (void)async_acquire(locks, "k", {.ttl = 50ms}, boost::asio::use_future).get();
+    });
+    EXPECT_TRUE(eventually([&] { return releases == 2; }));
+}
+
+TEST(lock, does_not_call_the_function_when_its_time_ends_before_the_call) {
+    /// A handler that takes long to copy delays `lock()` between the acquisition and the call.
+    struct slow_to_copy {
+        slow_to_copy() = default;
+        slow_to_copy(const slow_to_copy&) { std::this_thread::sleep_for(30ms); }
+        void operator()(const loss&) const {}
+    };
+    const memory::backend locks;
+    bool called = false;
+    lock_options options{.ttl = 20ms};
+    options.on_lost = slow_to_copy();
+    expect_error(error_code::acquisition_timeout, [&] {
+        lock(
+            locks, "k", [&] { called = true; }, options);
+    });
+    EXPECT_FALSE(called);
+    EXPECT_FALSE(locks.is_locked("k"));
 }
 
 TEST(lock, system_failures_are_not_retried) {

@@ -18,14 +18,14 @@ const lease_clock::time_point granted{1000s};
 
 constexpr std::array<milliseconds, 7> all_ttls{1ms, 2ms, 50ms, 600ms, 30s, 1h, max_ttl};
 
-TEST(renewal_plan_test, renews_at_a_third_of_the_ttl_or_a_little_before) {
-    EXPECT_EQ(renewal_time(granted + 30s, 30s), granted + 10s);
-    EXPECT_EQ(renewal_time(granted + 600ms, 600ms), granted + 200ms);
+TEST(renewal_plan_test, renews_at_a_third_of_the_time_or_a_little_before) {
+    EXPECT_EQ(renewal_time(granted, granted + 30s), granted + 10s);
+    EXPECT_EQ(renewal_time(granted, granted + 600ms), granted + 200ms);
     for (const milliseconds ttl : all_ttls) {
         for (const auto shift : {0ns, 1ns, 123'456'789ns}) {
             const auto renewed = granted + shift;
             const auto third = renewed + lease_clock::duration(ttl) / 3;
-            const auto at = renewal_time(renewed + ttl, ttl);
+            const auto at = renewal_time(renewed, renewed + ttl);
             EXPECT_LE(at, third) << ttl.count();
             EXPECT_GT(at, third - lease_clock::duration(ttl) / 60) << ttl.count();
             EXPECT_GT(at, renewed) << ttl.count();
@@ -36,7 +36,7 @@ TEST(renewal_plan_test, renews_at_a_third_of_the_ttl_or_a_little_before) {
 TEST(renewal_plan_test, leases_of_about_the_same_age_are_renewed_together) {
     std::set<lease_clock::time_point> times;
     for (int i = 0; i < 1000; ++i)
-        times.insert(renewal_time(granted + 30s + i * 1ms, 30s));
+        times.insert(renewal_time(granted + i * 1ms, granted + 30s + i * 1ms));
     EXPECT_EQ(times.size(), 2U);
 }
 
@@ -49,7 +49,7 @@ TEST(renewal_plan_test, two_renewals_that_hang_leave_time_for_a_third) {
 }
 
 TEST(renewal_plan_test, a_lease_that_is_only_watched_waits_for_its_end) {
-    const renewal_plan plan{.deadline = granted + 30s};
+    const renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s};
     const auto step = next_step(plan, granted);
     EXPECT_EQ(step.what, wait);
     EXPECT_EQ(step.until, granted + 30s);
@@ -58,7 +58,7 @@ TEST(renewal_plan_test, a_lease_that_is_only_watched_waits_for_its_end) {
 }
 
 TEST(renewal_plan_test, one_that_is_kept_waits_for_its_renewal_then_for_its_end) {
-    renewal_plan plan{.deadline = granted + 30s, .ttl = 30s};
+    renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s, .is_renewed = true};
     EXPECT_EQ(next_step(plan, granted).what, wait);
     EXPECT_EQ(next_step(plan, granted).until, granted + 10s);
     const auto renewal = next_step(plan, granted + 10s);
@@ -71,7 +71,10 @@ TEST(renewal_plan_test, one_that_is_kept_waits_for_its_renewal_then_for_its_end)
 }
 
 TEST(renewal_plan_test, after_a_failure_it_pauses_and_never_past_the_end) {
-    renewal_plan plan{.deadline = granted + 30s, .ttl = 30s, .retry_not_before = granted + 12s};
+    renewal_plan plan{.renewed_at = granted,
+                      .deadline = granted + 30s,
+                      .is_renewed = true,
+                      .retry_not_before = granted + 12s};
     EXPECT_EQ(next_step(plan, granted + 11s).what, wait);
     EXPECT_EQ(next_step(plan, granted + 11s).until, granted + 12s);
     EXPECT_EQ(next_step(plan, granted + 12s).what, renew);
@@ -80,14 +83,21 @@ TEST(renewal_plan_test, after_a_failure_it_pauses_and_never_past_the_end) {
 }
 
 TEST(renewal_plan_test, whoever_wakes_up_too_late_does_not_renew) {
-    const renewal_plan plan{.deadline = granted + 30s, .ttl = 30s};
+    const renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s, .is_renewed = true};
     EXPECT_EQ(next_step(plan, granted + 30s).what, give_up);
     EXPECT_EQ(next_step(plan, granted + 1h).what, give_up);
 }
 
-TEST(renewal_plan_test, a_deadline_that_was_brought_forward_is_renewed_at_once) {
+TEST(renewal_plan_test, a_deadline_that_was_brought_forward_brings_the_renewal_forward) {
     // As by an extension with a shorter TTL.
-    EXPECT_EQ(next_step({.deadline = granted + 5s, .ttl = 30s}, granted).what, renew);
+    const renewal_plan plan{.renewed_at = granted, .deadline = granted + 3s, .is_renewed = true};
+    EXPECT_EQ(next_step(plan, granted).until, granted + 1s);
+    EXPECT_EQ(next_step(plan, granted + 1s).what, renew);
+}
+
+TEST(renewal_plan_test, a_deadline_before_the_last_renewal_is_given_up) {
+    const renewal_plan plan{.renewed_at = granted, .deadline = granted - 1ns, .is_renewed = true};
+    EXPECT_EQ(next_step(plan, granted).what, give_up);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <syncguard/result.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -26,11 +27,19 @@ struct call;
 template <class Result>
 using receiver = std::function<void(std::exception_ptr, Result)>;
 
+/// A lock was granted, but the answer came when its time was over. It is released in the
+/// background.
+class grant_expired : public lock_error {
+  public:
+    using lock_error::lock_error;
+};
+
 /// Blocking and asynchronous members are two doors to the same preparation, engine and conclusion.
 /// A blocking member throws `lock_error`; an asynchronous one delivers it, and never throws.
 class backend_core : public std::enable_shared_from_this<backend_core> {
   public:
-    backend_core(std::shared_ptr<engine> store, backend_options options);
+    /// `needs_fences`: the caller's type has fences, so the engine must, too.
+    backend_core(std::shared_ptr<engine> store, backend_options options, bool needs_fences);
     backend_core(const backend_core&) = delete;
     backend_core& operator=(const backend_core&) = delete;
     ~backend_core();
@@ -57,6 +66,8 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
                            std::stop_token stop) const;
     extend_result extend(std::string_view id, std::string_view key, const extend_options& options,
                          std::stop_token stop) const;
+    /// Throws what `extend` throws before it asks the store.
+    void check_extend(const extend_options& options, const std::stop_token& stop) const;
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options,
                                  std::stop_token stop) const;
     [[nodiscard]] std::optional<lock_record> lookup_key(std::string_view key,
@@ -82,6 +93,9 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
   private:
     [[nodiscard]] lease_pointer conclude_acquire(call& made, const outcome& answer,
                                                  disposal how_to_dispose) const;
+    void release_in_background(const lock_id& id, std::string_view key) const;
+    void check_grant(const outcome& answer) const;
+    void check_process() const;
     [[nodiscard]] outcome perform(const call& made) const;
     template <class Result, class Prepare, class Conclude>
     void start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept;
@@ -89,6 +103,8 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
     std::shared_ptr<engine> store_;
     backend_options options_;
     std::unique_ptr<waiting_line> line_;
+    const bool needs_fences_;
+    const std::uint32_t process_;
 };
 
 }  // namespace syncguard::detail

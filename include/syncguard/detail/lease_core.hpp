@@ -1,6 +1,7 @@
 /// The engine-independent state of a held lock. Not part of the API: use `lease` or `held`.
 #pragma once
 
+#include <syncguard/detail/lease_deadline.hpp>
 #include <syncguard/fence.hpp>
 #include <syncguard/lock_id.hpp>
 #include <syncguard/loss.hpp>
@@ -37,7 +38,7 @@ struct grant {
     syncguard::fence fence;
     unix_time expires_at;
     milliseconds ttl;
-    lease_clock::time_point deadline;
+    lease_clock::time_point sent_at;  ///< Before the store could execute the acquisition.
 };
 
 /// Thread safety: all members may be called concurrently, except `on_release_error`.
@@ -53,6 +54,9 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     [[nodiscard]] const syncguard::fence& fence() const noexcept { return fence_; }
     [[nodiscard]] unix_time expires_at() const noexcept;
     [[nodiscard]] lease_clock::time_point deadline() const noexcept;
+    [[nodiscard]] lease_clock::time_point renewed_at() const noexcept;
+    /// From the last renewal to the deadline.
+    [[nodiscard]] milliseconds renewal_span() const noexcept;
 
     // Where the loss is to be told, whoever finds the time over has it told.
     [[nodiscard]] bool valid() noexcept;
@@ -87,6 +91,9 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     /// Releases if still held. Never throws; failures go to the release-error handler.
     void dispose() noexcept;
 
+    /// The same without waiting, whatever kind of lease this is.
+    void dispose_without_waiting() noexcept { dispose_in_background(nullptr); }
+
     /// Releases as `dispose` does, after work that had to be done under the lock. Throws
     /// `lock_lost` if it was not held to the end of that work.
     void finish_work();
@@ -106,13 +113,15 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     [[nodiscard]] lease_clock::duration time_left() noexcept;
     bool begin_release() noexcept;
     void end_release(bool failed) noexcept;
-    [[nodiscard]] bool begin_extend() noexcept;
-    void end_extend(extend_result* result, lease_clock::time_point deadline) noexcept;
-    [[nodiscard]] std::optional<loss_reason> note_extension(extend_result& result,
-                                                            lease_clock::time_point deadline);
+    [[nodiscard]] std::optional<lease_deadline::ticket> begin_extend(milliseconds ttl);
+    void end_extend(extend_result* result, lease_deadline::ticket extension) noexcept;
+    [[nodiscard]] std::optional<loss_reason> note_extension(
+        extend_result& result, lease_deadline::ticket extension) noexcept;
+    void publish_deadline() noexcept;
+    void tell_keeper_of_deadline() noexcept;
     [[nodiscard]] lease_supervision* supervise();
     void end_supervision() noexcept;
-    void tell_keeper_of_extension(bool extended, std::optional<loss_reason> found_lost) noexcept;
+    void tell_keeper_of_loss(loss_reason reason) noexcept;
     void wait_for_handler() noexcept;
     [[nodiscard]] std::optional<bool> release_at_the_end() noexcept;
     void dispose_in_background(const std::function<void(std::optional<bool>)>& finished) noexcept;
@@ -123,13 +132,15 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     lock_id id_;
     syncguard::fence fence_;
     std::atomic<unix_time::rep> expires_at_;
-    std::atomic<lease_clock::rep> deadline_;
+    std::atomic<lease_clock::rep> deadline_;    ///< Of `extensions_`.
+    std::atomic<lease_clock::rep> renewed_at_;  ///< Likewise.
     std::atomic<state> state_{state::held};
     std::atomic<lease_supervision*> supervision_{nullptr};  ///< Owned.
     milliseconds ttl_;
     std::mutex extending_;
-    int extends_under_way_ = 0;
-    lease_clock::time_point earliest_of_overlapping_;
+    lease_deadline extensions_;  ///< Guarded by `extending_`.
+    /// The lease was disposed of while a release was in flight: if that fails, another follows.
+    std::atomic<bool> disposed_while_releasing_{false};
     disposal how_to_dispose_;
     release_source source_ = release_source::disposal;
     std::uint32_t owning_process_;

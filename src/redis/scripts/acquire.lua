@@ -6,7 +6,6 @@
 --   reply  the fence, a number | locked: 0, or less by the ms until it ends by itself | an error,
 --          and then nothing is locked
 
-local last_fence = 900000000000000
 -- A peer's lock may be said to end at a time that is no integer of Redis any more.
 local longest_wait_ms = 100000000000
 
@@ -25,11 +24,9 @@ local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
     if read.is_live(expires_at_ms) then
       return math.max(math.min(now_ms - expires_at_ms, 0), -longest_wait_ms)
     end
-    -- Only a lock is ever taken over, not what merely looks like one at a glance.
-    read.decoded_lock(stored)
+    read.prepare_takeover(stored, fence_key, json_key)
   end
   local fence = call('INCR', fence_key)
-  local is_written = false
   if fence > 0 and fence <= last_fence then
     if ttl_ms ~= ttl_of_times then
       times = format('","expiresAtMs":%d,"acquiredAtMs":%d,"key":"', now_ms + ttl_ms, now_ms)
@@ -37,20 +34,23 @@ local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
     end
     local lock = '{"lockId":"' .. sub(index_key, -22) .. times .. json_key
       .. format('","fence":"%015d"}', fence)
+    -- The index comes first: the user may have the right to write only one of the two, and an
+    -- index without its lock locks nothing.
+    call('SET', index_key, lock_key, 'PX', ttl_ms)
+    local written
     if all_were_free then
-      is_written = call('SET', lock_key, lock, 'PX', ttl_ms, 'NX')
+      written = redis.pcall('SET', lock_key, lock, 'PX', ttl_ms, 'NX')
     else
-      is_written = call('SET', lock_key, lock, 'PX', ttl_ms)
+      written = redis.pcall('SET', lock_key, lock, 'PX', ttl_ms)
     end
+    if written and written.ok then return fence end
+    redis.pcall('DEL', index_key)
+    if written then error(written) end
   elseif not all_were_free then
     on_demand().refuse_counter(fence_key, fence)
   end
-  if not is_written then
-    -- Perhaps another operation of the group was for the same key, and has it.
-    redis.pcall('DECR', fence_key)
-    all_were_free = false
-    return acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
-  end
-  call('SET', index_key, lock_key, 'PX', ttl_ms)
-  return fence
+  -- Perhaps another operation of the group was for the same key, and has it.
+  redis.pcall('DECR', fence_key)
+  all_were_free = false
+  return acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
 end

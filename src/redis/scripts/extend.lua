@@ -24,8 +24,10 @@ end
 local function extend(known_lock_key, index_key, ttl_ms)
   local found, lock_key, stored = find_owned(known_lock_key, index_key)
   if found == 1 then
-    call('SET', lock_key, with_new_expiry(stored, index_key, ttl_ms), 'PX', ttl_ms)
+    local extended = with_new_expiry(stored, index_key, ttl_ms)
+    -- The index comes first: an extension that fails leaves the lock as it was.
     call('SET', index_key, lock_key, 'PX', ttl_ms)
+    call('SET', lock_key, extended, 'PX', ttl_ms)
   end
   return found
 end

@@ -9,6 +9,7 @@
 local call, sub, find, format = redis.call, string.sub, string.find, string.format
 
 local tolerance_ms = 1000
+local last_fence = 900000000000000
 
 -- One time for all operations of a call.
 local time = call('TIME')

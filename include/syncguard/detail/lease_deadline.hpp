@@ -1,0 +1,70 @@
+/// Until when a lease may rely on its lock. Pure: times come in, times go out. Not part of the API.
+#pragma once
+
+#include <syncguard/time.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace syncguard::detail {
+
+/// What is subtracted from a TTL because the store's clock may run faster than this host's:
+/// `clock_drift` of the TTL plus 2 ms for rounding, at most half the TTL.
+[[nodiscard]] lease_clock::duration drift_margin(milliseconds ttl, double clock_drift) noexcept;
+
+/// A lower bound of the lock's end in the store, computed from the extensions that were sent and
+/// answered.
+///
+/// The extension that the store executed last decides when the lock ends: its execution time plus
+/// its TTL. An answered extension was executed once, between its sending and its answer. One that
+/// is in flight, or whose outcome is unknown because its call failed, may be executed at any later
+/// time or never. The bound is therefore the minimum over all extensions that may be the last one,
+/// each counted from its own sending or, if that is later, from the sending of the last answered
+/// one: the last execution cannot precede an execution that is known.
+///
+/// Not thread-safe.
+class lease_deadline {
+  public:
+    using time_point = lease_clock::time_point;
+    using ticket = std::uint32_t;
+
+    /// The lock was granted by a request that was sent at `sent_at`.
+    lease_deadline(time_point sent_at, milliseconds ttl, double clock_drift) noexcept;
+
+    /// An extension is about to be sent. From now on it may be executed.
+    [[nodiscard]] ticket send(time_point now, milliseconds ttl);
+
+    /// The store has executed the extension.
+    void acknowledge(ticket sent, time_point now) noexcept;
+
+    /// The call failed: the store may execute the extension later, or not at all.
+    void mark_unknown(ticket sent) noexcept;
+
+    [[nodiscard]] time_point deadline() const noexcept;
+
+    /// The sending of the last extension that was answered, or of the acquisition.
+    [[nodiscard]] time_point renewed_at() const noexcept { return renewed_at_; }
+
+  private:
+    enum class state : std::uint8_t { in_flight, unknown, acknowledged };
+
+    struct extension {
+        time_point sent_at;
+        time_point answered_at{};
+        milliseconds ttl;
+        ticket id;
+        state progress;
+    };
+
+    [[nodiscard]] time_point end_if_last(const extension& candidate) const noexcept;
+    [[nodiscard]] extension& find(ticket sent) noexcept;
+
+    extension base_;  ///< Acknowledged.
+    /// In flight, unknown, or acknowledged and overlapping with `base_`.
+    std::vector<extension> others_;
+    time_point renewed_at_;
+    double clock_drift_;
+    ticket next_ticket_ = 1;
+};
+
+}  // namespace syncguard::detail

@@ -1,0 +1,87 @@
+#include <syncguard/detail/lease_deadline.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace syncguard::detail {
+
+lease_clock::duration drift_margin(milliseconds ttl, double clock_drift) noexcept {
+    constexpr lease_clock::duration rounding = milliseconds{2};
+    const lease_clock::duration whole = ttl;
+    const auto drift = std::chrono::duration_cast<lease_clock::duration>(
+        std::chrono::duration<double, lease_clock::period>(whole) * clock_drift);
+    return std::min(whole / 2, drift + rounding);
+}
+
+lease_deadline::lease_deadline(time_point sent_at, milliseconds ttl, double clock_drift) noexcept
+    : base_{.sent_at = sent_at,
+            .answered_at = sent_at,
+            .ttl = ttl,
+            .id = 0,
+            .progress = state::acknowledged},
+      renewed_at_(sent_at),
+      clock_drift_(clock_drift) {}
+
+lease_deadline::ticket lease_deadline::send(time_point now, milliseconds ttl) {
+    others_.push_back(
+        {.sent_at = now, .ttl = ttl, .id = next_ticket_, .progress = state::in_flight});
+    return next_ticket_++;
+}
+
+void lease_deadline::acknowledge(ticket sent, time_point now) noexcept {
+    extension acknowledged = find(sent);
+    acknowledged.progress = state::acknowledged;
+    acknowledged.answered_at = now;
+    renewed_at_ = std::max(renewed_at_, acknowledged.sent_at);
+
+    // An extension that was answered before this one was sent was executed before it, too.
+    const auto is_superseded = [&](const extension& other) {
+        return other.progress == state::acknowledged && other.answered_at <= acknowledged.sent_at;
+    };
+    const bool replaces_base = is_superseded(base_);
+    if (replaces_base) {
+        base_ = acknowledged;
+    } else {
+        find(sent) = acknowledged;
+    }
+    std::erase_if(others_, [&](const extension& other) {
+        return is_superseded(other) || (replaces_base && other.id == sent);
+    });
+}
+
+void lease_deadline::mark_unknown(ticket sent) noexcept {
+    extension& entry = find(sent);
+    entry.progress = state::unknown;
+    const extension failed = entry;
+    // Of two unknown extensions, the one that was sent earlier with a TTL that is not longer bounds
+    // the deadline at least as strictly. Renewals that fail one after another need one entry.
+    const auto covers = [](const extension& stricter, const extension& other) {
+        return stricter.progress == state::unknown && other.progress == state::unknown &&
+               stricter.id < other.id && stricter.ttl <= other.ttl;
+    };
+    const bool is_covered =
+        std::any_of(others_.begin(), others_.end(),
+                    [&](const extension& other) { return covers(other, failed); });
+    std::erase_if(others_, [&](const extension& other) {
+        return is_covered ? other.id == failed.id : covers(failed, other);
+    });
+}
+
+lease_deadline::time_point lease_deadline::deadline() const noexcept {
+    auto earliest = end_if_last(base_);
+    for (const auto& candidate : others_)
+        earliest = std::min(earliest, end_if_last(candidate));
+    return earliest;
+}
+
+lease_deadline::time_point lease_deadline::end_if_last(const extension& candidate) const noexcept {
+    return std::max(candidate.sent_at, renewed_at_) + candidate.ttl -
+           drift_margin(candidate.ttl, clock_drift_);
+}
+
+lease_deadline::extension& lease_deadline::find(ticket sent) noexcept {
+    return *std::find_if(others_.begin(), others_.end(),
+                         [&](const extension& each) { return each.id == sent; });
+}
+
+}  // namespace syncguard::detail

@@ -1,0 +1,114 @@
+#include "greeting.hpp"
+
+#include "schema.hpp"
+#include "statements.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <charconv>
+#include <string_view>
+
+namespace syncguard::postgres {
+
+namespace {
+
+/// Its schemas, as many as have such a table, or the one where it would be made.
+std::string schemas_of(const std::string& place) {
+    return "(SELECT count(*) FROM found WHERE place = " + place +
+           "), (SELECT coalesce(min(nspname::text), nullif(min(schema), ''), current_schema()) "
+           "FROM wanted LEFT JOIN found USING (place) WHERE place = " +
+           place + ")";
+}
+
+[[noreturn]] void fail_as_senseless(const std::string& where) {
+    throw lock_error(error_code::internal,
+                     where + " gave an answer that does not fit the question");
+}
+
+/// Of the first row.
+const std::optional<std::string>& field(const row_list& answer, std::size_t number,
+                                        const std::string& where) {
+    if (answer.empty() || number >= answer[0].size()) fail_as_senseless(where);
+    return answer[0][number];
+}
+
+std::int64_t integer(const row_list& answer, std::size_t number, const std::string& where) {
+    const std::string digits = field(answer, number, where).value_or("");
+    std::int64_t value = 0;
+    const auto [end, problem] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (problem != std::errc{} || end != digits.data() + digits.size()) {
+        fail_as_senseless(where);
+    }
+    return value;
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+    throw lock_error(error_code::invalid_argument, why);
+}
+
+/// Whether the table exists.
+bool locate(table_name& table, const row_list& answer, std::size_t number,
+            const std::string& where) {
+    const auto count = integer(answer, number, where);
+    if (count > 1) {
+        refuse("several schemas of the search path have a table '" + table.name + "' on " + where +
+               ", and other clients may use another one of them; give its name with its schema");
+    }
+    table.schema = field(answer, number + 1, where).value_or("");
+    if (table.schema.find_first_of("'\"$\\") != std::string::npos) {
+        refuse("the schema of the table '" + table.name + "' on " + where +
+               " has a quote, a backslash or a '$' in its name; use another schema");
+    }
+    return count == 1;
+}
+
+}  // namespace
+
+step ask_for_clock() {
+    static const statement question{.name = {}, .text = "SELECT " + server_clock()};
+    return {&question, {}};
+}
+
+step ask_for_tables(const table_pair& tables) {
+    static const statement question{
+        .name = {},
+        .text =
+            "WITH wanted (place, schema, name) AS (VALUES (1, $1::text, $2::text), "
+            "(2, $3::text, $4::text)), "
+            "found AS (SELECT place, nspname, c.oid FROM wanted JOIN pg_catalog.pg_class AS c "
+            "ON relname = name JOIN pg_catalog.pg_namespace AS n ON n.oid = relnamespace "
+            "WHERE nspname = schema "
+            "OR schema = '' AND nspname = ANY (current_schemas(false))) "
+            "SELECT " +
+            server_clock() + ", " + schemas_of("1") + ", " + schemas_of("2") +
+            ", (SELECT min(obj_description(oid, 'pg_class')) FROM found WHERE place = 1)"};
+    return {&question,
+            {tables.locks.schema, tables.locks.name, tables.fence_counters.schema,
+             tables.fence_counters.name}};
+}
+
+unix_time clock_in(const row_list& answer, const std::string& where) {
+    return unix_time(milliseconds(integer(answer, 0, where)));
+}
+
+located_tables tables_in(const row_list& answer, const table_pair& asked_for,
+                         const std::string& where) {
+    located_tables located{.tables = asked_for};
+    const bool has_locks = locate(located.tables.locks, answer, 1, where);
+    const bool has_counters = locate(located.tables.fence_counters, answer, 3, where);
+    located.exist = has_locks && has_counters;
+    const std::string note = field(answer, 5, where).value_or("");
+    const std::string_view beginning = note_of_counters;
+    if (note.starts_with(beginning) &&
+        note.substr(beginning.size()) != located.tables.fence_counters.plain()) {
+        refuse("the locks in '" + located.tables.locks.plain() + "' on " + where +
+               " belong to the fence counters in '" + note.substr(beginning.size()) +
+               "', by the comment of the table, not to those in '" +
+               located.tables.fence_counters.plain() +
+               "'; use the same table of counters as the other clients");
+    }
+    return located;
+}
+
+}  // namespace syncguard::postgres

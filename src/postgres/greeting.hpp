@@ -1,0 +1,33 @@
+/// The first question on a connection: the server's clock, and where the tables are. Pure.
+#pragma once
+
+#include "table_names.hpp"
+#include "transaction.hpp"
+
+#include <syncguard/time.hpp>
+
+#include <string>
+
+namespace syncguard::postgres {
+
+/// Asks for the clock alone, where the schemas of the tables are known.
+[[nodiscard]] step ask_for_clock();
+
+/// Asks for both.
+[[nodiscard]] step ask_for_tables(const table_pair& tables);
+
+/// The first column of an answer. Throws `lock_error`; messages name the server by `where`.
+[[nodiscard]] unix_time clock_in(const row_list& answer, const std::string& where);
+
+struct located_tables {
+    table_pair tables;  ///< With their schemas; that in which they would be made, if they are not.
+    bool exist = false;
+};
+
+/// The answer to `ask_for_tables`. Throws `lock_error` (invalid_argument) if several tables of the
+/// search path have the name, since another client may find another one; or if the locks belong to
+/// other counters.
+[[nodiscard]] located_tables tables_in(const row_list& answer, const table_pair& asked_for,
+                                       const std::string& where);
+
+}  // namespace syncguard::postgres

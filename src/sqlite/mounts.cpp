@@ -1,0 +1,99 @@
+#include "mounts.hpp"
+
+#include <syncguard/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace syncguard::sqlite {
+
+namespace {
+
+/// Decodes the `\ooo` of mountinfo.
+std::string decoded(std::string_view field) {
+    constexpr std::size_t escape_length = 4;
+    std::string text;
+    for (std::size_t i = 0; i < field.size(); ++i) {
+        if (field[i] == '\\' && field.size() - i >= escape_length) {
+            text += static_cast<char>(((field[i + 1] - '0') << 6) | ((field[i + 2] - '0') << 3) |
+                                      (field[i + 3] - '0'));
+            i += escape_length - 1;
+        } else {
+            text += field[i];
+        }
+    }
+    return text;
+}
+
+bool is_on(std::string_view path, std::string_view mount_point) {
+    if (mount_point == "/") return true;
+    return path.starts_with(mount_point) &&
+           (path.size() == mount_point.size() || path[mount_point.size()] == '/');
+}
+
+}  // namespace
+
+mount find_mount(std::string_view mountinfo, std::string_view path) {
+    mount found;
+    std::istringstream lines{std::string(mountinfo)};
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream fields(line);
+        std::string field;
+        std::string mount_point;
+        // id, parent, device, root, mount point, options, any number of tags, "-", type
+        for (int i = 0; i < 5; ++i)
+            fields >> mount_point;
+        while (fields >> field && field != "-") {
+        }
+        std::string type;
+        if (!(fields >> type)) continue;
+        mount_point = decoded(mount_point);
+        // A later mount on the same point covers the earlier one.
+        if (is_on(path, mount_point) && mount_point.size() >= found.mount_point.size()) {
+            found = {mount_point, type};
+        }
+    }
+    return found;
+}
+
+bool is_remote_filesystem(std::string_view type) noexcept {
+    if (type == "fuse.fuse-overlayfs") return false;
+    if (type.starts_with("nfs") || type.starts_with("fuse.")) return true;
+    constexpr std::array<std::string_view, 16> remote{
+        "9p",   "afs",    "beegfs",   "ceph",  "cifs", "coda",  "fuse",   "gfs2",
+        "gpfs", "lustre", "orangefs", "ocfs2", "smb3", "smbfs", "vboxsf", "virtiofs"};
+    return std::find(remote.begin(), remote.end(), type) != remote.end();
+}
+
+void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem) {
+    const std::string name = "the lock file '" + file.string() + "'";
+    std::ifstream mounts("/proc/self/mountinfo");
+    const std::string mountinfo{std::istreambuf_iterator<char>(mounts), {}};
+    if (mountinfo.empty()) {
+        throw lock_error(error_code::service_unavailable,
+                         "cannot tell which file system " + name +
+                             " is on: /proc/self/mountinfo cannot be read. Mount /proc");
+    }
+    std::error_code failed;
+    const auto real_file = std::filesystem::weakly_canonical(file, failed);
+    const mount on = find_mount(mountinfo, failed ? file.native() : real_file.native());
+    if (on.mount_point == real_file.native()) {
+        throw lock_error(error_code::invalid_argument,
+                         name +
+                             " is mounted alone, without SQLite's files beside it: processes "
+                             "that use it by another name would not see its locks. Mount its "
+                             "folder instead");
+    }
+    if (!allow_remote_filesystem && is_remote_filesystem(on.type)) {
+        throw lock_error(error_code::invalid_argument,
+                         name + " is on a file system that other hosts may use (" + on.type +
+                             "), where locks exclude only processes of the same host. Use a file "
+                             "on a local disk, or redis or postgres for locks among hosts. If only "
+                             "one host uses the file, allow it with allow_remote_filesystem=true");
+    }
+}
+
+}  // namespace syncguard::sqlite

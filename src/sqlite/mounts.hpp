@@ -1,0 +1,26 @@
+/// The mount that a file is on. SQLite's locks and the host's boot clock reach no further than one
+/// kernel.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace syncguard::sqlite {
+
+struct mount {
+    std::string mount_point;
+    std::string type;
+};
+
+/// The mount that an absolute path without links is on, by the text of /proc/self/mountinfo.
+[[nodiscard]] mount find_mount(std::string_view mountinfo, std::string_view path);
+
+/// Whether other kernels can have the file system mounted at the same time.
+[[nodiscard]] bool is_remote_filesystem(std::string_view type) noexcept;
+
+/// Throws `lock_error` if the file is on a remote file system, unless that is allowed, or is itself
+/// a mount point: SQLite would keep side files in the folder of each of its names.
+void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem);
+
+}  // namespace syncguard::sqlite

@@ -1,0 +1,61 @@
+/// `syncguard run` when much time passes between the fork and the execution of its command.
+#include "workspace.hpp"
+
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+
+namespace syncguard::cli::test {
+
+namespace {
+
+class slow_start : public command_test {
+  protected:
+    [[nodiscard]] std::unique_ptr<process> start_slowly(const std::string& ttl, milliseconds delay,
+                                                        bool stops_parent = false) const {
+        touch("marker");
+        start_options options{.environment = {{"LD_PRELOAD", SLOW_START_LIBRARY},
+                                              {"SLOW_START_MARKER", file("marker").string()},
+                                              {"SLOW_START_MS", std::to_string(delay.count())},
+                                              {"SLOW_START_PID_FILE", file("child").string()}}};
+        if (stops_parent) options.environment.emplace_back("SLOW_START_STOPS_PARENT", "1");
+        return start_script({"--ttl", ttl, "k"}, "echo > ran; sleep 0.3; echo > done", options);
+    }
+};
+
+TEST_F(slow_start, does_not_keep_the_lock_from_being_renewed) {
+    const auto run = start_slowly("500ms", milliseconds{2600});
+    ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(file("marker")); }));
+    // Nobody else gets the lock before the command has begun.
+    const auto other = start({"acquire", "k", "-w", "20"});
+    (void)await_file("ran");
+    EXPECT_TRUE(other->running());
+    EXPECT_EQ(0, run->wait().exit_code);
+    EXPECT_TRUE(std::filesystem::exists(file("done")));
+    EXPECT_EQ(0, other->wait().exit_code);
+}
+
+TEST_F(slow_start, beyond_the_end_of_the_lock_does_not_start_the_command) {
+    const auto run = start_slowly("300ms", milliseconds{1000}, true);
+    const auto child = std::stoi(await_file("child"));
+    EXPECT_TRUE(eventually([&] { return is_gone(child); }));
+    run->signal(SIGCONT);
+    const auto result = run->wait();
+    EXPECT_EQ(79, result.exit_code);
+    EXPECT_NE(std::string::npos, result.err.find("lost the lock 'k'")) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(file("ran")));
+}
+
+TEST_F(slow_start, is_ended_when_the_lock_is_lost_meanwhile) {
+    const auto run = start_slowly("1s", milliseconds{10'000});
+    ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(file("marker")); }));
+    const auto id = labelled(syncguard({"lookup", "--key", "k", "--raw"}).out, "lock-id");
+    EXPECT_EQ(0, syncguard({"release", id}).exit_code);
+    EXPECT_EQ(79, run->wait(milliseconds{5000}).exit_code);
+    EXPECT_FALSE(std::filesystem::exists(file("ran")));
+}
+
+}  // namespace
+
+}  // namespace syncguard::cli::test

@@ -1,0 +1,128 @@
+/// Answers are matched to their requests, whatever a server sends beside them.
+#include "../../src/net/http_pool.hpp"
+
+#include "support/certificates.hpp"
+#include "support/http_server.hpp"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using answers = std::vector<std::string>;
+
+std::string answer_with(const std::string& body) {
+    return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+/// A server that gives these replies in turn, without TLS and with it.
+class http_answers : public testing::TestWithParam<bool> {
+  protected:
+    /// The bodies of the answers to one request after the other, "broken" where there was none.
+    answers ask(const std::vector<http_reply>& replies) {
+        std::atomic<std::size_t> requests{0};
+        const http_server server(
+            [&](const http_received&) { return replies.at(requests++ % replies.size()); },
+            GetParam() ? std::optional(certificates_.server()) : std::nullopt);
+        boost::asio::io_context context;
+        net::shown_sockets shown;
+        net::lazy_tls_context tls(
+            {.authorities = certificates_.ca(), .certificate = {}, .private_key = {}});
+        net::http_pool pool(
+            context,
+            {.origin = {.host = "localhost", .port = server.port(), .tls = GetParam()},
+             .where = "here",
+             .most_connections = 1},
+            GetParam() ? &tls : nullptr, shown);
+        answers received;
+        boost::asio::co_spawn(context, ask_one_by_one(pool, context, replies.size(), received),
+                              boost::asio::detached);
+        context.run();
+        connections_ = server.connections();
+        return received;
+    }
+
+    std::size_t connections_ = 0;
+
+  private:
+    static boost::asio::awaitable<void> ask_one_by_one(net::http_pool& pool,
+                                                       boost::asio::io_context& context,
+                                                       std::size_t count, answers& received) {
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto limits = std::make_shared<net::interruption>(context);
+            net::http_request request;
+            request.target = "/";
+            try {
+                auto answer = co_await pool.call(request, *limits);
+                received.push_back(answer.body);
+            } catch (const net::exchange_broken&) {
+                received.emplace_back("broken");
+            }
+        }
+    }
+
+    const certificates certificates_;
+};
+
+INSTANTIATE_TEST_SUITE_P(all, http_answers, testing::Bool(), [](const auto& test) {
+    return std::string(test.param ? "with_tls" : "without_tls");
+});
+
+TEST_P(http_answers, come_behind_interim_responses) {
+    for (const char* const interim :
+         {"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n",
+          "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+          "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n"}) {
+        EXPECT_EQ(ask({{.body = "A", .before = interim}, {.body = "B"}}), (answers{"A", "B"}));
+        EXPECT_EQ(connections_, 1U) << interim;
+    }
+}
+
+TEST_P(http_answers, that_are_not_final_break_the_connection) {
+    for (const char* const status : {"101 Switching Protocols", "000 Nothing", "099 Nothing"}) {
+        const auto raw =
+            "HTTP/1.1 " + std::string(status) + "\r\nContent-Length: 0\r\n\r\n" + answer_with("X");
+        EXPECT_EQ(ask({{.raw = raw}, {.body = "B"}}), (answers{"broken", "B"})) << status;
+        EXPECT_EQ(connections_, 2U) << status;
+    }
+}
+
+TEST_P(http_answers, that_nobody_asked_for_are_never_read) {
+    EXPECT_EQ(ask({{.body = "A", .behind = answer_with("X")}, {.body = "B"}}), (answers{"A", "B"}));
+    EXPECT_EQ(connections_, 2U);
+}
+
+TEST_P(http_answers, without_a_body_by_their_status_end_the_connection) {
+    for (const char* const status : {"204 No Content", "304 Not Modified"}) {
+        const auto raw = "HTTP/1.1 " + std::string(status) + "\r\nContent-Length: 5\r\n\r\n";
+        EXPECT_EQ(ask({{.raw = raw}, {.body = "B"}}), (answers{"", "B"})) << status;
+        EXPECT_EQ(connections_, 2U) << status;
+    }
+}
+
+TEST_P(http_answers, whose_length_is_ambiguous_are_refused) {
+    for (const char* const headers :
+         {"Content-Length: 1\r\nContent-Length: 2\r\n", "Content-Length: 1, 2\r\n",
+          "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+          "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n", "Content-Length: -1\r\n",
+          "Content-Length : 1\r\n"}) {
+        const auto raw = "HTTP/1.1 200 OK\r\n" + std::string(headers) + "\r\nA";
+        EXPECT_EQ(ask({{.raw = raw}, {.body = "B"}}), (answers{"broken", "B"})) << headers;
+    }
+}
+
+TEST_P(http_answers, in_chunks_keep_the_connection) {
+    const std::string raw =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n";
+    EXPECT_EQ(ask({{.raw = raw}, {.body = "B"}}), (answers{"A", "B"}));
+    EXPECT_EQ(connections_, 1U);
+}
+
+}  // namespace
+}  // namespace syncguard::test

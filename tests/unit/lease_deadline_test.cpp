@@ -1,0 +1,157 @@
+/// Until when a lease may rely on its lock, for every order in which a store may execute
+/// extensions.
+#include "support/test_seed.hpp"
+
+#include <syncguard/detail/lease_deadline.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+using namespace std::chrono_literals;
+using detail::drift_margin;
+using detail::lease_deadline;
+
+constexpr double drift = 0.01;
+const lease_clock::time_point start{1000s};
+
+/// When a TTL that begins at `sent_at` ends for the lease.
+lease_clock::time_point end_of(lease_clock::time_point sent_at, milliseconds ttl) {
+    return sent_at + ttl - drift_margin(ttl, drift);
+}
+
+TEST(drift_margin_test, is_a_part_of_the_ttl_and_two_milliseconds_and_at_most_half_of_it) {
+    EXPECT_EQ(drift_margin(30s, 0.01), 302ms);
+    EXPECT_EQ(drift_margin(5s, 0.08), 402ms);
+    EXPECT_EQ(drift_margin(1ms, 0.01), 500us);
+    EXPECT_EQ(drift_margin(100s, 0.5), 50s);
+}
+
+TEST(lease_deadline_test, begins_with_the_sending_of_the_acquisition) {
+    const lease_deadline lease(start, 30s, drift);
+    EXPECT_EQ(lease.deadline(), end_of(start, 30s));
+    EXPECT_EQ(lease.renewed_at(), start);
+}
+
+TEST(lease_deadline_test, an_answered_extension_counts_from_its_sending) {
+    lease_deadline lease(start, 30s, drift);
+    const auto extension = lease.send(start + 10s, 30s);
+    EXPECT_EQ(lease.deadline(), end_of(start, 30s));
+    lease.acknowledge(extension, start + 12s);
+    EXPECT_EQ(lease.deadline(), end_of(start + 10s, 30s));
+    EXPECT_EQ(lease.renewed_at(), start + 10s);
+}
+
+TEST(lease_deadline_test, a_shorter_extension_counts_from_its_sending_answered_or_not) {
+    lease_deadline lease(start, 30s, drift);
+    const auto extension = lease.send(start + 1s, 500ms);
+    EXPECT_EQ(lease.deadline(), end_of(start + 1s, 500ms));
+    lease.mark_unknown(extension);
+    EXPECT_EQ(lease.deadline(), end_of(start + 1s, 500ms));
+}
+
+TEST(lease_deadline_test, an_unknown_extension_may_follow_every_later_one) {
+    lease_deadline lease(start, 30s, drift);
+    lease.mark_unknown(lease.send(start + 1s, 10s));
+    const auto later = lease.send(start + 5s, 30s);
+    lease.acknowledge(later, start + 6s);
+    // Executed after the later one, it ends the lock ten seconds after that, not before.
+    EXPECT_EQ(lease.deadline(), end_of(start + 5s, 10s));
+    EXPECT_EQ(lease.renewed_at(), start + 5s);
+}
+
+TEST(lease_deadline_test, of_overlapping_extensions_the_shorter_one_counts_until_another_follows) {
+    lease_deadline lease(start, 1s, drift);
+    const auto brief = lease.send(start + 100ms, 5s);
+    const auto lengthy = lease.send(start + 200ms, 60s);
+    lease.acknowledge(lengthy, start + 300ms);
+    EXPECT_EQ(lease.deadline(), end_of(start + 200ms, 5s));
+    lease.acknowledge(brief, start + 400ms);
+    EXPECT_EQ(lease.deadline(), end_of(start + 200ms, 5s));
+    lease.acknowledge(lease.send(start + 500ms, 60s), start + 600ms);
+    EXPECT_EQ(lease.deadline(), end_of(start + 500ms, 60s));
+}
+
+TEST(lease_deadline_test, one_that_hangs_limits_renewals_by_its_own_ttl_only) {
+    lease_deadline lease(start, 2s, drift);
+    (void)lease.send(start + 100ms, 1900ms);
+    for (auto now = start + 700ms; now < start + 1h; now += 700ms) {
+        ASSERT_GT(lease.deadline(), now);
+        lease.acknowledge(lease.send(now, 2s), now + 10ms);
+        EXPECT_EQ(lease.deadline(), end_of(now, 1900ms));
+    }
+}
+
+/// A store that executes every extension once or never, at any time after its sending; an answered
+/// one before its answer.
+struct simulated_store {
+    struct extension {
+        lease_deadline::ticket id;
+        milliseconds ttl;
+        bool executed = false;
+        bool open = true;  ///< Neither answered nor failed.
+    };
+    lease_clock::time_point expires_at;
+    std::vector<extension> extensions;
+
+    void execute(extension& which, lease_clock::time_point now) {
+        which.executed = true;
+        // Its clock runs one per cent fast.
+        expires_at =
+            now + std::chrono::duration_cast<lease_clock::duration>(
+                      std::chrono::duration<double, lease_clock::period>(which.ttl) / 1.01);
+    }
+};
+
+TEST(lease_deadline_test, never_exceeds_the_locks_end_whatever_order_the_store_executes) {
+    std::mt19937_64 random(test_seed());
+    const auto pick = [&](int below) {
+        return static_cast<int>(random() % static_cast<unsigned>(below));
+    };
+    std::size_t extended_leases = 0;
+    for (int run = 0; run < 20'000; ++run) {
+        auto now = start;
+        const milliseconds ttl(50 + pick(500));
+        lease_deadline lease(now, ttl, drift);
+        now += milliseconds(pick(10));
+        simulated_store store;
+        simulated_store::extension acquisition{.id = 0, .ttl = ttl};
+        store.execute(acquisition, now);
+        for (int step = 0; step < 40; ++step) {
+            now += milliseconds(pick(20));
+            // The lease is over: what follows does not concern it.
+            if (now >= lease.deadline()) break;
+            if (store.extensions.empty() || pick(3) == 0) {
+                const milliseconds asked(20 + pick(500));
+                store.extensions.push_back({.id = lease.send(now, asked), .ttl = asked});
+            } else {
+                auto& chosen = store.extensions[static_cast<std::size_t>(
+                    pick(static_cast<int>(store.extensions.size())))];
+                const int action = pick(3);
+                if (action == 0 && !chosen.executed) {
+                    store.execute(chosen, now);
+                } else if (action == 1 && chosen.open) {
+                    if (!chosen.executed) store.execute(chosen, now);
+                    chosen.open = false;
+                    lease.acknowledge(chosen.id, now);
+                    extended_leases += lease.deadline() > start + ttl ? 1U : 0U;
+                } else if (action == 2 && chosen.open) {
+                    chosen.open = false;
+                    lease.mark_unknown(chosen.id);
+                }
+            }
+            ASSERT_LE(lease.deadline(), store.expires_at) << "run " << run << ", step " << step;
+        }
+    }
+    // The bound is of use, too.
+    EXPECT_GT(extended_leases, 10'000U);
+}
+
+}  // namespace
+}  // namespace syncguard::test
