@@ -72,6 +72,9 @@ class basic_backend {
     }
 
     /// Lets a lock live `options.ttl` from now. Never revives a lock that is gone.
+    ///
+    /// A lease of the lock does not learn of this call: with a TTL shorter than what is left it
+    /// would stay `valid()` after the end of its lock. Where a lease exists, use `lease::extend`.
     extend_result extend(std::string_view lock_id, const extend_options& options = {},
                          std::stop_token stop = {}) const {
         return core_->extend(lock_id, {}, options, std::move(stop));

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <string_view>
 
@@ -56,18 +57,57 @@ pipe_ends make_pipe() {
     return {.read_end = {ends[0], "pipe"}, .write_end = {ends[1], "pipe"}};
 }
 
+/// The files that may be the program of this name, in the order of PATH.
+std::vector<std::string> candidates_for(const std::string& name) {
+    if (name.empty() || name.find('/') != std::string::npos) return {name};
+    const char* const variable = std::getenv("PATH");
+    std::string_view folders = variable != nullptr ? variable : "/bin:/usr/bin";
+    std::vector<std::string> files;
+    while (true) {
+        const auto end = folders.find(':');
+        const auto folder = folders.substr(0, end);
+        files.push_back(folder.empty() ? name : std::string(folder) + "/" + name);
+        if (end == std::string_view::npos) return files;
+        folders.remove_prefix(end + 1);
+    }
+}
+
+/// All that the child needs, made before the fork.
+struct program_start {
+    std::vector<char*> files;            ///< Candidates, ended by null.
+    std::vector<char*> arguments;        ///< Ended by null.
+    std::vector<char*> shell_arguments;  ///< For a script without "#!": sh, the file, the rest.
+    std::vector<char*> variables;        ///< Ended by null.
+};
+
+/// As execvpe(3), but each file is executed only before the deadline: a slow file system may keep
+/// the first ones for long. Returns the errno, or `deadline_passed`. Async-signal-safe.
+int execute_first(program_start& program, const shared_deadline& deadline) noexcept {
+    int failure = ENOENT;
+    for (char* const file : program.files) {
+        if (file == nullptr) break;
+        if (deadline.has_passed()) return child_process::deadline_passed;
+        ::execve(file, program.arguments.data(), program.variables.data());
+        if (errno == ENOEXEC) {
+            program.shell_arguments[1] = file;
+            ::execve("/bin/sh", program.shell_arguments.data(), program.variables.data());
+        }
+        const bool is_elsewhere = errno == ENOENT || errno == ENOTDIR || errno == EACCES ||
+                                  errno == ESTALE || errno == ENODEV || errno == ETIMEDOUT;
+        if (errno == EACCES || failure != EACCES) failure = errno;
+        if (!is_elsewhere) break;
+    }
+    return failure;
+}
+
 /// Runs in the forked child, where only async-signal-safe calls are allowed.
-[[noreturn]] void execute(char** arguments, char** variables, pid_t parent, int report_to,
+[[noreturn]] void execute(program_start& program, pid_t parent, int report_to,
                           const signal_inbox& signals, const shared_deadline& deadline) noexcept {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     // If the parent died before that, nobody will tell.
     if (::getppid() != parent) ::_exit(exit_code::lost);
     signals.restore_inherited();
-    int failure = child_process::deadline_passed;
-    if (!deadline.has_passed()) {
-        ::execvpe(arguments[0], arguments, variables);
-        failure = errno;
-    }
+    const int failure = execute_first(program, deadline);
     (void)!::write(report_to, &failure, sizeof failure);
     ::_exit(exit_code::of_exec_failure(failure));
 }
@@ -89,8 +129,14 @@ child_process::child_process(const std::vector<std::string>& command, const envi
                              const signal_inbox& signals, const shared_deadline& deadline) {
     auto arguments = command;
     auto merged = merge_with_inherited(variables);
-    auto argument_pointers = null_terminated(arguments);
-    auto variable_pointers = null_terminated(merged);
+    auto files = candidates_for(command.front());
+    std::string shell = "sh";
+    program_start program{.files = null_terminated(files),
+                          .arguments = null_terminated(arguments),
+                          .shell_arguments = {shell.data()},
+                          .variables = null_terminated(merged)};
+    program.shell_arguments.insert(program.shell_arguments.end(), program.arguments.begin(),
+                                   program.arguments.end());
     auto report = make_pipe();
     const pid_t parent = ::getpid();
 
@@ -99,8 +145,7 @@ child_process::child_process(const std::vector<std::string>& command, const envi
     pid_ = ::_Fork();  // NOLINT(cppcoreguidelines-prefer-member-initializer): all is ready by now
     if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (pid_ == 0) {
-        execute(argument_pointers.data(), variable_pointers.data(), parent, report.write_end.get(),
-                signals, deadline);
+        execute(program, parent, report.write_end.get(), signals, deadline);
     }
     start_report_ = std::move(report.read_end);
 }

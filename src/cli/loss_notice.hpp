@@ -17,8 +17,11 @@ class loss_notice {
     /// Whether the store said that the lock is not held.
     [[nodiscard]] bool says_gone() const noexcept { return gone_; }
 
+    /// Whether the lease ended by its own clock.
+    [[nodiscard]] bool says_expired() const noexcept { return expired_; }
+
     void post(loss_reason reason) noexcept {
-        if (reason == loss_reason::not_held) gone_ = true;
+        (reason == loss_reason::not_held ? gone_ : expired_) = true;
         arrived_.notify();
     }
 
@@ -28,6 +31,7 @@ class loss_notice {
   private:
     wakeup arrived_;
     std::atomic<bool> gone_{false};
+    std::atomic<bool> expired_{false};
 };
 
 }  // namespace syncguard::cli

@@ -22,6 +22,12 @@ std::string why_not_renewed(const std::exception_ptr& failure) {
     }
 }
 
+/// Never later than the lease's own: the clock is read first, in a statement of its own.
+lease_clock::time_point deadline_of(held_lock& lock) {
+    const auto now = lease_clock::now();
+    return now + lock.remaining();
+}
+
 }  // namespace
 
 supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& signals)
@@ -30,10 +36,11 @@ supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& si
       signals_(signals),
       // The clock of leases: a machine that wakes from suspension notices at once.
       timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create"),
-      deadline_(lease_clock::now() + lock.remaining()),
       shared_deadline_(deadline_) {
-    lock_.on_lost([notice = notice_](const loss& what) { notice->post(what.reason); });
+    lock_.on_lost([notice = notice_](const loss& lost) { notice->post(lost.reason); });
     lock_.keep_alive({.ttl = ttl});
+    deadline_ = deadline_of(lock_);
+    shared_deadline_.set(deadline_);
 }
 
 std::optional<std::string> supervisor::watch(child_process& child) {
@@ -71,8 +78,13 @@ void supervisor::sleep_until_something_happens() const {
 
 void supervisor::see_to_lock(child_process& child) {
     const auto now = lease_clock::now();
-    // Never later than it really is; of a lease that has ended, the last that was known.
-    if (const auto left = lock_.remaining(); left > milliseconds{0}) deadline_ = now + left;
+    // Never later than it really is. A lock that is gone leaves the command until the last deadline
+    // that was known; an expired one leaves it no time.
+    if (const auto left = lock_.remaining(); left > milliseconds{0}) {
+        deadline_ = now + left;
+    } else if (notice_->says_expired()) {
+        deadline_ = std::min(deadline_, now);
+    }
     shared_deadline_.set(deadline_);
 
     const auto schedule = schedule_end(deadline_, ttl_);

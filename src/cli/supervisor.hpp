@@ -39,7 +39,7 @@ class supervisor {
     file_descriptor timer_;
     std::shared_ptr<loss_notice> notice_ = std::make_shared<loss_notice>();
 
-    lease_clock::time_point deadline_;
+    lease_clock::time_point deadline_{};
     shared_deadline shared_deadline_;
 
     std::optional<std::string> loss_;

@@ -83,7 +83,7 @@ void lease_core::on_release_error(release_error_handler handler, release_source 
 bool lease_core::begin_release() noexcept {
     if (!in_owning_process()) return false;
     bool begun = false;
-    for (state expected : {state::held, state::in_doubt}) {
+    for (state expected : {state::held, state::expired, state::in_doubt}) {
         begun = begun || state_.compare_exchange_strong(expected, state::releasing);
     }
     // Also where there is nothing to release: a loss may wait to be told.
@@ -175,7 +175,7 @@ std::optional<loss_reason> lease_core::note_extension(extend_result& result,
     const auto now = lease_clock::now();
     if (state_ != state::held || now >= deadline()) {
         result = {};
-        if (state_.compare_exchange_strong(expected, state::in_doubt)) return loss_reason::expired;
+        if (state_.compare_exchange_strong(expected, state::expired)) return loss_reason::expired;
         return {};
     }
     extensions_.acknowledge(extension, now);
@@ -244,6 +244,7 @@ void lease_core::dispose() noexcept {
         disposed_while_releasing_ = true;
         if (state_ == state::releasing) {
             end_supervision();
+            if (how_to_dispose_ == disposal::blocking) wait_for_handler();
             return;
         }
         disposed_while_releasing_ = false;  // it has just ended

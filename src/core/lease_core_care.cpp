@@ -49,6 +49,9 @@ lease_supervision* lease_core::supervise() {
         case state::lost:
             keeper.lose(*supervision, loss_reason::not_held);
             break;
+        case state::expired:
+            keeper.lose(*supervision, loss_reason::expired);
+            break;
         case state::releasing:
         case state::in_doubt:
         case state::gone:
@@ -116,7 +119,7 @@ void lease_core::expire() noexcept {
     auto* supervision = supervision_.load();
     if (supervision == nullptr) return;
     state expected = state::held;
-    if (!state_.compare_exchange_strong(expected, state::in_doubt)) return;
+    if (!state_.compare_exchange_strong(expected, state::expired)) return;
     lease_keeper::of_this_process().lose(*supervision, loss_reason::expired);
 }
 

@@ -171,6 +171,7 @@ class waiting_caller {
 
 std::shared_ptr<lease_core> acquire_with_retries(const backend_core& backend, std::string_view key,
                                                  const lock_options& options) {
+    backend.check_process();
     refuse_negative(options);
     return waiting_caller(backend, key, options).wait();
 }

@@ -9,44 +9,45 @@ namespace syncguard::redis {
 
 namespace {
 
-constexpr std::chrono::seconds pause_before_repetition{1};
+constexpr std::chrono::seconds longest_pause{8};
 constexpr std::chrono::seconds longest_attempt{3};
 
-time_point end_of_attempt(time_point lock_ends_at) {
-    return std::min(lock_ends_at, std::chrono::steady_clock::now() + longest_attempt);
+time_point end_of_attempt(time_point give_up_at) {
+    return std::min(give_up_at, std::chrono::steady_clock::now() + longest_attempt);
 }
 
 }  // namespace
 
-background_release::background_release(const lock_id& id, time_point lock_ends_at,
-                                       unsigned repetitions, std::shared_ptr<const key_space> keys,
-                                       std::weak_ptr<client> by)
-    : operation(encode(release_request{id}, *keys, false), end_of_attempt(lock_ends_at)),
+background_release::background_release(const lock_id& id, time_point give_up_at, not_found meaning,
+                                       std::shared_ptr<const key_space> keys,
+                                       std::weak_ptr<client> owner, std::chrono::seconds pause)
+    : operation(encode(release_request{id}, *keys, false), end_of_attempt(give_up_at)),
       id_(id),
-      lock_ends_at_(lock_ends_at),
-      repetitions_(repetitions),
+      give_up_at_(give_up_at),
+      meaning_(meaning),
       keys_(std::move(keys)),
-      client_(std::move(by)) {}
+      client_(std::move(owner)),
+      pause_(pause) {}
 
 void background_release::answer(const script_reply& reply) noexcept {
     if (reply.value.is_error()) {
-        repeat(repetitions_);
-    } else if (reply.value.integer() != 1 && repetitions_ > 0) {
-        repeat(repetitions_ - 1);
+        repeat(first_pause);
+    } else if (reply.value.integer() != 1 && meaning_ == not_found::may_change) {
+        repeat(std::min(pause_ * 2, longest_pause));
     }
 }
 
 void background_release::fail(const lock_error& /*why*/) noexcept {
-    repeat(repetitions_);
+    repeat(first_pause);
 }
 
-void background_release::repeat(unsigned repetitions) noexcept {
-    const auto at = std::chrono::steady_clock::now() + pause_before_repetition;
+void background_release::repeat(std::chrono::seconds next_pause) noexcept {
+    const auto at = std::chrono::steady_clock::now() + pause_;
     const auto owner = client_.lock();
-    if (!owner || at >= lock_ends_at_) return;
+    if (!owner || at >= give_up_at_) return;
     try {
-        owner->start_at(at, std::make_shared<background_release>(id_, lock_ends_at_, repetitions,
-                                                                 keys_, client_));
+        owner->start_at(at, std::make_shared<background_release>(id_, give_up_at_, meaning_, keys_,
+                                                                 client_, next_pause));
     } catch (const std::bad_alloc&) {  // the lock ends with its TTL
     }
 }

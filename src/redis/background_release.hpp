@@ -10,27 +10,37 @@
 
 namespace syncguard::redis {
 
-/// Goes on until the server has answered, or until the lock has ended by itself. An attempt does
-/// not wait for long: the connection may be dead.
+/// Repeats the release until the server has answered, at most until `give_up_at`. An attempt has a
+/// short deadline of its own: the connection may be dead.
 class background_release : public operation {
   public:
-    /// With `repetitions`, "not found" is not believed at once: the acquisition may still be under
-    /// way to the server, on a connection that broke.
-    background_release(const lock_id& id, time_point lock_ends_at, unsigned repetitions,
-                       std::shared_ptr<const key_space> keys, std::weak_ptr<client> by);
+    /// How far "not found" proves that there is no lock.
+    enum class not_found {
+        is_final,
+        /// The acquisition may still be on its way to the server, on a connection that broke: the
+        /// release is repeated, at growing intervals, until `give_up_at`.
+        may_change,
+    };
+
+    background_release(const lock_id& id, time_point give_up_at, not_found meaning,
+                       std::shared_ptr<const key_space> keys, std::weak_ptr<client> owner,
+                       std::chrono::seconds pause = first_pause);
 
   private:
     void answer(const script_reply& reply) noexcept override;
     void fail(const lock_error& why) noexcept override;
     [[nodiscard]] bool persists() const noexcept override { return true; }
 
-    void repeat(unsigned repetitions) noexcept;
+    void repeat(std::chrono::seconds next_pause) noexcept;
+
+    static constexpr std::chrono::seconds first_pause{1};
 
     const lock_id id_;
-    const time_point lock_ends_at_;
-    const unsigned repetitions_;
+    const time_point give_up_at_;
+    const not_found meaning_;
     const std::shared_ptr<const key_space> keys_;
     const std::weak_ptr<client> client_;
+    const std::chrono::seconds pause_;  ///< Before the next attempt.
 };
 
 }  // namespace syncguard::redis

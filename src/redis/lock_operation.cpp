@@ -1,7 +1,6 @@
 #include "lock_operation.hpp"
 
 #include "../core/longest_wait.hpp"
-#include "background_release.hpp"
 #include "lock_protocol.hpp"
 #include "server_error.hpp"
 
@@ -13,6 +12,8 @@
 
 namespace syncguard::redis {
 
+using not_found = background_release::not_found;
+
 namespace {
 
 /// Nothing is remembered for longer on behalf of a server that does not come back.
@@ -21,8 +22,8 @@ constexpr milliseconds longest_memory = std::chrono::hours(1);
 /// A lock that outlives what was said of it is not asked for in a busy loop.
 constexpr milliseconds shortest_pause{20};
 
-/// How often "not found" is not believed where the acquisition may still be under way.
-constexpr unsigned doubts_after_a_broken_connection = 2;
+/// How long after its connection broke an acquisition may still reach the server.
+constexpr milliseconds longest_delivery = std::chrono::minutes(1);
 
 /// Whether this answer to an acquisition leaves it possible that there is a lock now.
 bool may_have_locked(const resp::value& reply) {
@@ -63,7 +64,7 @@ void lock_operation::answer(const script_reply& reply) noexcept {
     } catch (...) {
         inquiry_.failure = std::current_exception();
         // Not an error from before the script writes, or no memory to take the answer.
-        if (may_have_locked(reply.value)) undo(0);
+        if (may_have_locked(reply.value)) undo(not_found::is_final);
     }
 }
 
@@ -95,34 +96,35 @@ void lock_operation::fail(const lock_error& why) noexcept {
 void lock_operation::given_up_when_sent() noexcept {
     // On a connection that goes on to be used the release comes before whatever the caller does
     // next; on another it may overtake the acquisition, whose answer then tells.
-    undo(0);
+    undo(not_found::is_final);
 }
 
 void lock_operation::answer_late(const script_reply& reply) noexcept {
-    if (may_have_locked(reply.value)) undo(0);
+    if (may_have_locked(reply.value)) undo(not_found::is_final);
 }
 
 void lock_operation::lose() noexcept {
-    undo(doubts_after_a_broken_connection);
+    undo(not_found::may_change);
 }
 
 void lock_operation::abandon() noexcept {
-    if (inquiry_.abandon()) undo(0);
+    if (inquiry_.abandon()) undo(not_found::is_final);
 }
 
 void lock_operation::announce() noexcept {
-    if (inquiry_.announce()) undo(0);
+    if (inquiry_.announce()) undo(not_found::is_final);
 }
 
-void lock_operation::undo(unsigned repetitions) noexcept {
+void lock_operation::undo(not_found meaning) noexcept {
     const auto* const acquisition = std::get_if<acquire_request>(&what_);
     const auto by = client_.lock();
     if (acquisition == nullptr || !by) return;
     try {
-        const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
-        by->start(std::make_shared<background_release>(acquisition->id,
-                                                       std::chrono::steady_clock::now() + lifetime,
-                                                       repetitions, keys_, client_));
+        auto lasts = acquisition->ttl + time_tolerance;
+        if (meaning == not_found::may_change) lasts += longest_delivery;
+        const auto give_up_at = std::chrono::steady_clock::now() + std::min(lasts, longest_memory);
+        by->start(std::make_shared<background_release>(acquisition->id, give_up_at, meaning, keys_,
+                                                       client_));
     } catch (const std::exception&) {  // the lock ends with its TTL
     }
 }

@@ -5,6 +5,8 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace syncguard::cli::test {
@@ -221,6 +223,27 @@ TEST_F(run_command, warns_but_keeps_the_exit_code_if_the_release_fails) {
     const auto result = running->wait();
     EXPECT_EQ(4, result.exit_code);
     EXPECT_NE(std::string::npos, result.err.find("cannot release 'k'")) << result.err;
+}
+
+TEST_F(run_command, finds_its_program_as_a_shell_does) {
+    std::filesystem::create_directory(file("first"));
+    std::filesystem::create_directory(file("second"));
+    std::ofstream(file("first/job")) << "not executable";
+    // Without "#!": the shell executes it.
+    std::ofstream(file("second/job")) << "echo \"$0 $1\" > " << file("ran").string() << "\n";
+    std::filesystem::permissions(file("second/job"), std::filesystem::perms::owner_all);
+    const auto path = file("absent").string() + ":" + file("first").string() + ":" +
+                      file("second").string() + ":" + std::getenv("PATH");
+    const auto result =
+        syncguard({"run", "k", "--", "job", "argument"}, {.environment = {{"PATH", path}}});
+    EXPECT_EQ(0, result.exit_code) << result.err;
+    EXPECT_EQ(file("second/job").string() + " argument", await_file("ran"));
+    // The only file of that name may not be executed.
+    EXPECT_EQ(126, syncguard({"run", "k", "--", "job"},
+                             {.environment = {{"PATH", file("first").string() + ":/bin"}}})
+                       .exit_code);
+    EXPECT_EQ(127,
+              syncguard({"run", "k", "--", "job"}, {.environment = {{"PATH", "/bin"}}}).exit_code);
 }
 
 }  // namespace

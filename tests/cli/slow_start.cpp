@@ -1,9 +1,15 @@
 /// Loaded into `syncguard run` by tests: delays its child between the fork and the execution of the
 /// command, as a starved host does. The child calls getppid() there.
+///
+/// With STOP_AT_CLOCK_READ=N the process stops itself at the Nth time that its main thread reads
+/// CLOCK_BOOTTIME after it has made a timer for that clock.
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,4 +26,34 @@ extern "C" pid_t getppid() {
         std::fclose(file);
     }
     return parent;
+}
+
+namespace {
+
+std::atomic<int> reads_until_stop{0};
+
+bool is_main_thread() {
+    return ::getpid() == ::syscall(SYS_gettid);
+}
+
+}  // namespace
+
+extern "C" int timerfd_create(int clock, int flags) {
+    const char* const number = std::getenv("STOP_AT_CLOCK_READ");
+    if (number != nullptr && clock == CLOCK_BOOTTIME && is_main_thread()) {
+        reads_until_stop = std::atoi(number);
+    }
+    return static_cast<int>(::syscall(SYS_timerfd_create, clock, flags));
+}
+
+extern "C" int clock_gettime(clockid_t clock, timespec* time) {
+    if (reads_until_stop > 0 && clock == CLOCK_BOOTTIME && is_main_thread() &&
+        --reads_until_stop == 0) {
+        if (FILE* file = std::fopen(std::getenv("SLOW_START_PID_FILE"), "w")) {
+            std::fprintf(file, "%d\n", static_cast<int>(::getpid()));
+            std::fclose(file);
+        }
+        ::kill(::getpid(), SIGSTOP);
+    }
+    return static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
 }

@@ -47,6 +47,27 @@ TEST_F(slow_start, beyond_the_end_of_the_lock_does_not_start_the_command) {
     EXPECT_FALSE(std::filesystem::exists(file("ran")));
 }
 
+/// Wherever `run` is stopped between the grant and the fork, it notices that the lock is over.
+TEST_F(slow_start, does_not_start_the_command_if_run_was_stopped_past_the_end_of_the_lock) {
+    for (const char* clock_read : {"1", "2", "3", "4"}) {
+        SCOPED_TRACE(clock_read);
+        const auto run =
+            start_script({"--ttl", "300ms", "k"}, "echo > ran",
+                         {.environment = {{"LD_PRELOAD", SLOW_START_LIBRARY},
+                                          {"STOP_AT_CLOCK_READ", clock_read},
+                                          {"SLOW_START_PID_FILE", file("stopped").string()}}});
+        EXPECT_EQ(std::to_string(run->pid()), await_file("stopped"));
+        const auto other = syncguard({"acquire", "k", "-w", "20", "--ttl", "60s"});
+        ASSERT_EQ(0, other.exit_code);
+        run->signal(SIGCONT);
+        const auto result = run->wait();
+        EXPECT_EQ(79, result.exit_code) << result.err;
+        EXPECT_FALSE(std::filesystem::exists(file("ran")));
+        EXPECT_EQ(0, syncguard({"release", labelled(other.out, "lock-id")}).exit_code);
+        std::filesystem::remove(file("stopped"));
+    }
+}
+
 TEST_F(slow_start, is_ended_when_the_lock_is_lost_meanwhile) {
     const auto run = start_slowly("1s", milliseconds{10'000});
     ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(file("marker")); }));

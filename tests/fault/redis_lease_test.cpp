@@ -13,10 +13,12 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace syncguard::test {
 namespace {
@@ -110,6 +112,46 @@ TEST_F(redis_lease, destroyed_during_a_release_that_times_out_is_released_all_th
     EXPECT_TRUE(holds_lock(server_, "k"));
     proxy_.resume(direction::to_server);
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
+}
+
+/// The answer of an extension came after the lease had ended.
+TEST_F(redis_lease, tells_of_an_end_that_a_late_answer_revealed_also_to_a_later_handler) {
+    const auto locks = through_proxy();
+    auto lease = locks.acquire("k", {.ttl = 30s});
+    ASSERT_TRUE(lease);
+    proxy_.delay(direction::to_client, 400ms);
+    EXPECT_FALSE(lease->extend({.ttl = 200ms}).ok);
+    std::atomic<bool> was_told{false};
+    lease->on_lost([&](const loss& lost) { was_told = lost.reason == loss_reason::expired; });
+    EXPECT_TRUE(eventually([&] { return was_told.load(); }));
+    EXPECT_TRUE(lease->stop_token().stop_requested());
+}
+
+TEST_F(redis_lease, waits_for_its_loss_handler_also_if_destroyed_during_a_release) {
+    const auto locks = through_proxy();
+    std::atomic<bool> has_begun{false};
+    std::atomic<bool> has_ended{false};
+    std::promise<void> may_end;
+    std::thread handler_ends_later;
+    {
+        auto lease = locks.acquire("k", {.ttl = 150ms});
+        ASSERT_TRUE(lease);
+        lease->on_lost([&](const loss&) {
+            has_begun = true;
+            may_end.get_future().wait();
+            has_ended = true;
+        });
+        ASSERT_TRUE(eventually([&] { return has_begun.load(); }));
+        proxy_.stall(direction::to_client);
+        async_release(*lease, {}, [](std::exception_ptr, release_result) {});
+        handler_ends_later = std::thread([&] {
+            std::this_thread::sleep_for(300ms);  // the destructor begins to wait meanwhile
+            may_end.set_value();
+        });
+    }
+    EXPECT_TRUE(has_ended);
+    handler_ends_later.join();
+    proxy_.resume(direction::to_client);
 }
 
 }  // namespace

@@ -236,6 +236,27 @@ TEST_P(redis_silence, an_acquisition_whose_answer_never_comes_is_undone_without_
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
 }
 
+/// A tunnel may deliver the request of a broken connection long after its client was reset.
+TEST_P(redis_silence, an_acquisition_that_is_delivered_late_is_undone_whenever_it_is) {
+    const auto locks = open();
+    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    proxy_.arm_cut(direction::to_server, 0, closing::reset);
+    const auto failure = expect_error(error_code::service_unavailable,
+                                      [&] { (void)door_->acquire(locks, "k", {.ttl = 60s}, {}); });
+    ASSERT_TRUE(failure);
+    // The server executes it only after several releases have found nothing.
+    const auto delivered_at = steady_clock::now() + 2500ms;
+    ASSERT_TRUE(eventually([&] { return steady_clock::now() > delivered_at; }));
+    const std::string id(failure->lock_id());
+    server_.command({"SET", "syncguard:id:" + id, "syncguard:k", "PX", "60000"});
+    server_.command({"SET", "syncguard:k",
+                     R"({"lockId":")" + id +
+                         R"(","expiresAtMs":99999999999999,"acquiredAtMs":1,"key":"k",)"
+                         R"("fence":"000000000000001"})",
+                     "PX", "60000"});
+    EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, 20s));
+}
+
 TEST_P(redis_silence, the_answer_of_a_call_that_gave_up_is_not_given_to_the_next) {
     const auto locks = open();
     auto other = locks.acquire("held", {.ttl = 60s});

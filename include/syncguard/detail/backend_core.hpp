@@ -66,6 +66,8 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
                            std::stop_token stop) const;
     extend_result extend(std::string_view id, std::string_view key, const extend_options& options,
                          std::stop_token stop) const;
+    /// Throws `lock_error` (internal) in a child process that ran no fork handlers.
+    void check_process() const;
     /// Throws what `extend` throws before it asks the store.
     void check_extend(const extend_options& options, const std::stop_token& stop) const;
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options,
@@ -95,7 +97,6 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
                                                  disposal how_to_dispose) const;
     void release_in_background(const lock_id& id, std::string_view key) const;
     void check_grant(const outcome& answer) const;
-    void check_process() const;
     [[nodiscard]] outcome perform(const call& made) const;
     template <class Result, class Prepare, class Conclude>
     void start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept;

@@ -102,9 +102,11 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     enum class state : std::uint8_t {
         held,
         releasing,
-        /// A release failed, or a lease that is looked after has expired: the store may have the
-        /// lock or not. It may be released.
+        /// A release failed: the store may have the lock or not. It may be released.
         in_doubt,
+        /// The deadline has passed, and that was noticed by a call or a supervised lease: the store
+        /// may have the lock or not. It may be released.
+        expired,
         lost,  ///< The store said that it is not held.
         gone,
     };
