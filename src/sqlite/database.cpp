@@ -160,12 +160,32 @@ void database::refuse_hard_links() const {
                          "others or use a symbolic link");
 }
 
-void database::remember_files() {
+/// Whether this process has all three files open.
+bool database::are_open(const file_ids& files) {
+    bool main = false;
+    bool wal = false;
+    bool shm = false;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", failed)) {
+        const file_id open = identify(entry.path().c_str());
+        main = main || open == files.main;
+        wal = wal || open == files.wal;
+        shm = shm || open == files.shm;
+    }
+    return main && wal && shm;
+}
+
+bool database::remember_files() {
     // SQLite has resolved symbolic links: the side files are beside the file that they lead to.
     const std::string resolved = sqlite3_db_filename(handle_.get(), "main");
     wal_path_ = resolved + "-wal";
     shm_path_ = resolved + "-shm";
     const file_ids found = current_files();
+    // To open the file may take long. The paths may lead to other files by now than SQLite has open.
+    if (found.main != identify(resolved.c_str()) || !are_open(found)) {
+        sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+        return false;
+    }
     if (found.wal == file_id{} || found.shm == file_id{} || !open_files::add(found)) {
         sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
         throw lock_error(error_code::service_unavailable,
@@ -174,6 +194,7 @@ void database::remember_files() {
                              "other backends have noticed or are closed");
     }
     files_ = found;
+    return true;
 }
 
 bool database::is_still_in_place() const noexcept {

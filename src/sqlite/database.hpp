@@ -96,9 +96,10 @@ class database {
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
     /// Remembers the device and inode of the file, by the given path, and of `-wal` and `-shm`
-    /// beside it. Call it when all three are open. Throws `lock_error` if this process still has
-    /// removed side files open.
-    void remember_files();
+    /// beside it. Call it when all three are open. False if those that the paths lead to are not
+    /// the ones that are open. Throws `lock_error` if this process still has removed side files
+    /// open.
+    [[nodiscard]] bool remember_files();
     /// Whether the paths still lead to the files that were remembered.
     [[nodiscard]] bool is_still_in_place() const noexcept;
     /// Throws `lock_error` if the file has hard links: SQLite would keep side files for each name.
@@ -135,6 +136,7 @@ class database {
     /// A missing file has the inode 0.
     [[nodiscard]] file_ids current_files() const noexcept;
     [[nodiscard]] static file_id identify(const char* path) noexcept;
+    [[nodiscard]] static bool are_open(const file_ids& files);
 
     // SQLite shares the open -shm of a file among all connections of a process, by the inode of the
     // main file. A connection that was opened while another one has a removed -shm would get it

@@ -60,6 +60,9 @@ bool is_live(const stored_lock& lock, const host_clock& clock) {
 /// Thrown and caught in here: the file was replaced while this call waited for it.
 struct file_was_replaced {};
 
+/// Likewise, while it was being opened: no lock was read or written.
+struct file_was_replaced_at_open {};
+
 /// Alone in the file that its path leads to.
 class alone_in : public transaction {
   public:
@@ -95,7 +98,7 @@ sqlite_engine::session::session(const std::filesystem::path& path, host_clock ho
     ensure_schema(file, clock);
     // Only a read of a table opens the side files.
     (void)file.query("SELECT count(*) FROM sqlite_schema");
-    file.remember_files();
+    if (!file.remember_files()) throw file_was_replaced_at_open{};
     locks.emplace(file);
 }
 
@@ -150,6 +153,13 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& what, const call
     }
 }
 
+void sqlite_engine::check_time_left(const call_limits& limits) const {
+    if (std::chrono::steady_clock::now() < limits.deadline) return;
+    throw lock_error(error_code::network_timeout,
+                     "the lock file '" + path_.string() +
+                         "' or a file beside it was replaced again and again until the deadline");
+}
+
 outcome sqlite_engine::perform_once(const request& what, const call_limits& limits) {
     const passage alone(*gate_, limits);
     while (true) {
@@ -163,6 +173,9 @@ outcome sqlite_engine::perform_once(const request& what, const call_limits& limi
                 std::holds_alternative<extend_request>(what)) {
                 return outcome::failed(failure_reason::not_found);
             }
+            check_time_left(limits);
+        } catch (const file_was_replaced_at_open&) {
+            check_time_left(limits);
         } catch (const lock_error& failure) {
             if (session_ && session_->file.in_transaction()) session_.reset();
             // A newer version renames the tables: tell that instead of a missing table.

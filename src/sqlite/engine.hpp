@@ -48,6 +48,7 @@ class sqlite_engine : public engine, private fork_participant {
     };
 
     [[nodiscard]] outcome perform_once(const request& what, const call_limits& limits);
+    void check_time_left(const call_limits& limits) const;
     [[nodiscard]] outcome acquire_when_free(const acquire_request& what, const call_limits& limits);
     [[nodiscard]] session& open_session(const call_limits& limits);
     void sweep_now_and_then(session& open);

@@ -13,8 +13,10 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -146,6 +148,112 @@ TEST_F(file_identity_test, a_link_to_the_folder_that_flips_ends_the_locks_of_the
     ASSERT_TRUE(other);
     EXPECT_FALSE(lease->extend({.ttl = 1h}).ok);
     EXPECT_TRUE(other->extend({.ttl = 1h}).ok);
+}
+
+/// Another process that tries to acquire "k" when told to, and holds it for an hour. It is created
+/// beforehand: a fork waits for the operation that is under way.
+class process_on_call {
+  public:
+    explicit process_on_call(const fs::path& path)
+        : child_([this, path] {
+              char byte = 0;
+              if (::read(call_[0], &byte, 1) != 1) return 1;
+              const sqlite::backend locks({.path = path}, {.operation_timeout = 300ms});
+              bool granted = false;
+              try {
+                  auto lease = locks.acquire("k", {.ttl = 1h});
+                  granted = lease.ok();
+                  if (lease) lease->detach();
+              } catch (const lock_error&) {  // kept busy by the other one
+              }
+              byte = granted ? 'y' : 'n';
+              return ::write(answer_[1], &byte, 1) == 1 ? 0 : 1;
+          }) {}
+    process_on_call(const process_on_call&) = delete;
+    process_on_call& operator=(const process_on_call&) = delete;
+    ~process_on_call() {
+        for (const int each : {call_[0], call_[1], answer_[0], answer_[1]})
+            ::close(each);
+    }
+
+    [[nodiscard]] bool acquires() const {
+        char byte = 'n';
+        EXPECT_EQ(::write(call_[1], &byte, 1), 1);
+        EXPECT_EQ(::read(answer_[0], &byte, 1), 1);
+        return byte == 'y';
+    }
+
+  private:
+    static std::array<int, 2> make_pipe() {
+        std::array<int, 2> ends{};
+        EXPECT_EQ(::pipe(ends.data()), 0);
+        return ends;
+    }
+
+    std::array<int, 2> call_ = make_pipe();
+    std::array<int, 2> answer_ = make_pipe();
+    child_process child_;
+};
+
+/// At every writing call of an acquisition that opens a new file, `change` happens and another
+/// process acquires the lock.
+void expect_one_holder_whenever(const fs::path& folder,
+                                const std::function<void(const fs::path&)>& prepare,
+                                const std::function<void(const fs::path&)>& change) {
+    const faulty_vfs faults;
+    bool struck = true;
+    int grants_of_others = 0;
+    for (int nth = 1; struck; ++nth) {
+        SCOPED_TRACE(nth);
+        ASSERT_LT(nth, 500);
+        const fs::path place = folder / std::to_string(nth);
+        fs::create_directory(place);
+        prepare(place);
+        const process_on_call other(place / "current/locks.db");
+        bool granted_to_other = false;
+        faulty_vfs::act_before(nth, [&] {
+            change(place);
+            granted_to_other = other.acquires();
+        });
+        const sqlite::backend locks({.path = place / "current/locks.db"},
+                                    {.operation_timeout = 2s});
+        bool granted = false;
+        try {
+            auto lease = locks.acquire("k", {.ttl = 1h});
+            granted = lease.ok();
+            if (lease) lease->detach();
+        } catch (const lock_error& failure) {
+            EXPECT_NE(failure.code(), error_code::internal) << failure.what();
+        }
+        struck = faulty_vfs::struck();
+        faulty_vfs::behave();
+        EXPECT_FALSE(granted && granted_to_other);
+        if (granted_to_other) ++grants_of_others;
+    }
+    EXPECT_GT(grants_of_others, 3) << "the other process was hardly ever granted the lock";
+}
+
+TEST_F(file_identity_test, a_link_that_flips_while_the_file_is_opened_gives_no_second_holder) {
+    expect_one_holder_whenever(
+        folder_.path(),
+        [](const fs::path& place) {
+            fs::create_directory(place / "blue");
+            fs::create_directory(place / "green");
+            fs::create_directory_symlink(place / "blue", place / "current");
+        },
+        [](const fs::path& place) {
+            fs::create_directory_symlink(place / "green", place / "next");
+            fs::rename(place / "next", place / "current");
+        });
+}
+
+TEST_F(file_identity_test, side_files_removed_while_the_file_is_opened_give_no_second_holder) {
+    expect_one_holder_whenever(
+        folder_.path(), [](const fs::path& place) { fs::create_directory(place / "current"); },
+        [](const fs::path& place) {
+            fs::remove(place / "current/locks.db-wal");
+            fs::remove(place / "current/locks.db-shm");
+        });
 }
 
 TEST_F(file_identity_test, symbolic_links_to_the_file_and_its_folder_lead_to_the_same_locks) {
