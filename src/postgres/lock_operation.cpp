@@ -17,6 +17,9 @@ namespace {
 /// Nothing is remembered for longer on behalf of a server that does not come back.
 constexpr milliseconds longest_memory = std::chrono::hours(1);
 
+/// Of a release that no caller waits for.
+constexpr milliseconds release_timeout = std::chrono::seconds(5);
+
 /// A lock that outlives what was said of it is not asked for in a busy loop.
 constexpr milliseconds shortest_pause{20};
 
@@ -101,7 +104,9 @@ outcome lock_operation::decoded(const row& reply) const {
         const auto answer = decode(what_, reply, where_);
         const bool may_be_overwritten =
             answer.ok && trusted && lease_clock::now() - sent_at_ > *trusted;
-        return may_be_overwritten ? outcome::failed(failure_reason::expired) : answer;
+        if (!may_be_overwritten) return answer;
+        release_extended();
+        return outcome::failed(failure_reason::expired);
     }
     if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
         const auto found = decode(id_lookup_request{acquisition->id}, reply, where_).record;
@@ -113,6 +118,21 @@ outcome lock_operation::decoded(const row& reply) const {
         throw answer_was_lost("the lock is gone, be it by this release or before it");
     }
     return answer;
+}
+
+/// The caller is told that the lock is over, and will not release it. A release by its id frees it if
+/// the extension took effect after all, and touches no other lock.
+void lock_operation::release_extended() const noexcept {
+    const auto owner = client_.lock();
+    if (!owner) return;
+    try {
+        const call_limits limits{.deadline = std::chrono::steady_clock::now() + release_timeout,
+                                 .stop = {}};
+        const release_request release{std::get<extend_request>(what_).id};
+        owner->start(std::make_shared<lock_operation>(release, limits, false, sql_, owner,
+                                                      [](std::exception_ptr, outcome) {}));
+    } catch (const std::exception&) {  // the lock ends with its TTL
+    }
 }
 
 lock_error lock_operation::answer_was_lost(const char* what_is_known) const {

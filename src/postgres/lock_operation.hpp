@@ -47,6 +47,7 @@ class lock_operation : public operation {
 
     [[nodiscard]] outcome decoded(const row& reply) const;
     [[nodiscard]] lock_error answer_was_lost(const char* what_is_known) const;
+    void release_extended() const noexcept;
     void undo() noexcept;
 
     const request what_;

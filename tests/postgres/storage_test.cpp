@@ -311,6 +311,8 @@ TEST_F(postgres_slow_commit,
     extending.join();
     EXPECT_FALSE(extended->ok);
     peer.run("ROLLBACK");
+    // The caller does not release what it was told is over.
+    EXPECT_TRUE(eventually([&] { return locks().empty(); }));
 }
 
 TEST_F(postgres_storage, an_extension_in_the_tolerance_second_does_not_compete_with_a_peer) {
