@@ -96,6 +96,8 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         auto grant = encode_grant(names, found, *granted);
         const auto written = co_await commit(std::move(grant), std::move(versions), so_far, limits);
         if (!written.empty()) {
+            // The answer may be the first that shows the difference: the grant is undone then.
+            refuse_with_wrong_clock();
             known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
             known.counter = stored_counter{counter_of(granted->fence), written.at(1)};
             held_.remember(what.id, std::move(known));
@@ -152,6 +154,12 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
         held_.forget(change.id);
         if (!written.empty()) {
             if (const auto until = change.lives_on_until()) {
+                if (refuses_clock()) {
+                    // The answer was the first that showed the difference. Other clients judge the
+                    // end that was written by other clocks: the holder must not rely on it.
+                    co_await remove(known->name, written.front(), limits);
+                    co_return outcome::failed(failure_reason::expired);
+                }
                 known->version = written.front();
                 known->expires_at = *until;
                 held_.remember(change.id, *known);
@@ -171,7 +179,8 @@ lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& wh
     const unix_time now = clock_();
     auto found = co_await read(names, what.key, false, limits);
     const bool locked = blocking_lock(found, now) != nullptr;
-    if (cleanup_ && found.lock && may_be_cleaned_up(found.lock->record, now)) {
+    // A wrong clock would remove live locks.
+    if (cleanup_ && !clock_is_wrong() && found.lock && may_be_cleaned_up(found.lock->record, now)) {
         remains = std::move(found.lock);
     }
     co_return outcome::yes_or_no(locked);
@@ -201,10 +210,20 @@ lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& what,
 
 lock_store::awaitable<void> lock_store::clean_up(const stored_lock& remains,
                                                  net::interruption& limits) {
+    if (clock_is_wrong()) co_return;
+    co_await remove(remains.name, remains.version, limits);
+}
+
+/// One attempt: a lock that stays ends with its TTL.
+lock_store::awaitable<void> lock_store::remove(const std::string& name, const version& current,
+                                               net::interruption& limits) {
     attempts only_one;
-    auto removal = encode_removal(remains.name, remains.version);
-    std::string versions = remains.version;
-    (void)co_await commit(std::move(removal), std::move(versions), only_one, limits);
+    auto removal = encode_removal(name, current);
+    std::string versions = current;
+    try {
+        (void)co_await commit(std::move(removal), std::move(versions), only_one, limits);
+    } catch (const lock_error&) {  // as said above
+    }
 }
 
 lock_store::awaitable<void> lock_store::undo(const lock_id& id, std::string_view key,
@@ -351,13 +370,20 @@ void lock_store::mind_the_clock() {
     has_warned_of_clock_ = is_wrong;
 }
 
-void lock_store::refuse_with_wrong_clock() const {
-    if (on_clock_skew_ != firestore::on_clock_skew::refuse) return;
+bool lock_store::clock_is_wrong() const {
     const auto skew = server_.clocks().value();
-    if (!skew || skew->proven() < skew_to_refuse) return;
+    return skew && skew->proven() >= skew_to_refuse;
+}
+
+bool lock_store::refuses_clock() const {
+    return on_clock_skew_ == firestore::on_clock_skew::refuse && clock_is_wrong();
+}
+
+void lock_store::refuse_with_wrong_clock() const {
+    if (!refuses_clock()) return;
     throw lock_error(error_code::service_unavailable,
                      "this host's clock differs from that of " + server_.where() + " by at least " +
-                         std::to_string(skew->proven().count()) +
+                         std::to_string(server_.clocks().value()->proven().count()) +
                          " ms: locks are refused until it is set; check NTP");
 }
 

@@ -88,12 +88,16 @@ class lock_store {
                                                         std::string_view key,
                                                         const attempts& so_far,
                                                         net::interruption& limits);
+    [[nodiscard]] awaitable<void> remove(const std::string& name, const version& current,
+                                         net::interruption& limits);
     template <class Change>
     [[nodiscard]] awaitable<outcome> change_owned(Change change, std::string_view key,
                                                   net::interruption& limits, attempts& so_far);
 
     void warn_of_duplicates(const std::vector<stored_lock>& found, const lock_id& id) const;
     void mind_the_clock();
+    [[nodiscard]] bool clock_is_wrong() const;
+    [[nodiscard]] bool refuses_clock() const;
     void refuse_with_wrong_clock() const;
     [[nodiscard]] double random();
 

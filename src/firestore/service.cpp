@@ -1,6 +1,7 @@
 #include "service.hpp"
 
 #include "document_names.hpp"
+#include "documents.hpp"
 
 #include <syncguard/error.hpp>
 
@@ -79,7 +80,10 @@ asio::awaitable<net::http_response> service::call(std::string_view method, std::
         auto answer = co_await send(request, limits);
         constexpr unsigned unauthorised = 401;
         if (answer.status != unauthorised) co_return answer;
-        // It may have been withdrawn before its time. The server did nothing with the request.
+        // Without Firestore's own word, something between may have answered for it.
+        if (!repeatable && decode_error_status(answer.body) != "UNAUTHENTICATED") co_return answer;
+        // The token may have been withdrawn before its time. The server did nothing with the
+        // request.
         tokens_.reject(token);
         if (!is_first) co_return answer;
     }

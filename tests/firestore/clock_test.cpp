@@ -1,6 +1,7 @@
 /// The server's Date header beside this host's clock.
 #include "local_google.hpp"
 #include "on_firestore.hpp"
+#include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
 #include <array>
@@ -174,6 +175,68 @@ TEST_F(clock_thresholds, a_difference_of_600_ms_is_refused_and_stays_so) {
             clock_.advance(15s + 270ms);
         }
     }
+}
+
+/// A key that was released here is granted by a commit without a read: its answer is the first that
+/// shows how wrong the clock has become.
+TEST_F(clock_check, a_grant_whose_answer_proves_the_clock_wrong_is_undone) {
+    google_.show_date(ahead_by(0ms));
+    const auto locks = open(firestore::on_clock_skew::refuse);
+    ASSERT_TRUE(locks.acquire("k")->release().ok);
+    google_.show_date(ahead_by(60s));
+    const auto commits = google_.commits();
+    expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
+    EXPECT_TRUE(eventually([&] { return google_.commits() == commits + 2; })) << "no undo";
+}
+
+TEST_F(clock_check, an_extension_whose_answer_proves_the_clock_wrong_ends_the_lease) {
+    google_.show_date(ahead_by(0ms));
+    const auto locks = open(firestore::on_clock_skew::refuse);
+    auto lease = locks.acquire("k", {.ttl = 30s});
+    ASSERT_TRUE(lease);
+    google_.show_date(ahead_by(60s));
+    EXPECT_FALSE(lease->extend({.ttl = 30s}).ok);
+    EXPECT_FALSE(lease->valid());
+}
+
+/// Its clock takes the live lock of another client for one that ended long ago.
+TEST_F(clock_check, a_client_whose_clock_is_wrong_removes_no_lock) {
+    std::atomic<int> commits{0};
+    const http_server server([&](const http_received& request) {
+        const auto now = std::chrono::floor<milliseconds>(std::chrono::system_clock::now());
+        http_reply reply;
+        reply.headers.emplace_back("Date", as_date(now));
+        if (request.target.ends_with(":commit")) ++commits;
+        if (!request.target.ends_with(":batchGet")) return reply;
+        const auto asked = boost::json::parse(request.body).at("documents").as_array();
+        const auto text = [](const std::string& value) {
+            return boost::json::object{{"stringValue", value}};
+        };
+        const auto time = [&](milliseconds offset) {
+            return boost::json::object{
+                {"integerValue", std::to_string((now + offset).time_since_epoch().count())}};
+        };
+        const boost::json::object fields{{"lockId", text("AAAAAAAAAAAAAAAAAAAAAA")},
+                                         {"expiresAtMs", time(30s)},
+                                         {"acquiredAtMs", time(0s)},
+                                         {"key", text("k")},
+                                         {"fence", text("000000000000001")}};
+        const boost::json::object document{
+            {"name", asked.at(0)}, {"fields", fields}, {"updateTime", "v"}};
+        const boost::json::array answers{boost::json::object{{"found", document}}};
+        reply.body = boost::json::serialize(answers);
+        return reply;
+    });
+    auto settings = options(firestore::on_clock_skew::warn);
+    settings.emulator_host = "127.0.0.1:" + std::to_string(server.port());
+    settings.cleanup_in_is_locked = true;
+    settings.clock = [] {
+        return std::chrono::floor<milliseconds>(std::chrono::system_clock::now()) + 60s;
+    };
+    const firestore::backend locks(settings, {.on_warning = warnings_.handler()});
+    (void)locks.is_locked("k");
+    (void)locks.is_locked("k");
+    EXPECT_FALSE(eventually([&] { return commits > 0; }, 500ms));
 }
 
 TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_if_told_to_but_always_releases) {
