@@ -80,9 +80,10 @@ struct program_start {
     std::vector<char*> variables;        ///< Ended by null.
 };
 
-/// As execvpe(3), but each file is executed only before the deadline: a slow file system may keep
-/// the first ones for long. Returns the errno, or `deadline_passed`. Async-signal-safe.
-int execute_first(program_start& program, const shared_deadline& deadline) noexcept {
+/// As execvpe(3), but each file is executed only before the deadline: looking up the first
+/// candidates on a slow file system may take until after it. Returns the errno, or
+/// `deadline_passed`. Async-signal-safe.
+int exec_first_candidate(program_start& program, const shared_deadline& deadline) noexcept {
     int failure = ENOENT;
     for (char* const file : program.files) {
         if (file == nullptr) break;
@@ -92,10 +93,10 @@ int execute_first(program_start& program, const shared_deadline& deadline) noexc
             program.shell_arguments[1] = file;
             ::execve("/bin/sh", program.shell_arguments.data(), program.variables.data());
         }
-        const bool is_elsewhere = errno == ENOENT || errno == ENOTDIR || errno == EACCES ||
-                                  errno == ESTALE || errno == ENODEV || errno == ETIMEDOUT;
+        const bool try_next_candidate = errno == ENOENT || errno == ENOTDIR || errno == EACCES ||
+                                        errno == ESTALE || errno == ENODEV || errno == ETIMEDOUT;
         if (errno == EACCES || failure != EACCES) failure = errno;
-        if (!is_elsewhere) break;
+        if (!try_next_candidate) break;
     }
     return failure;
 }
@@ -104,10 +105,10 @@ int execute_first(program_start& program, const shared_deadline& deadline) noexc
 [[noreturn]] void execute(program_start& program, pid_t parent, int report_to,
                           const signal_inbox& signals, const shared_deadline& deadline) noexcept {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    // If the parent died before that, nobody will tell.
+    // If the parent died before prctl, that signal is never sent.
     if (::getppid() != parent) ::_exit(exit_code::lost);
     signals.restore_inherited();
-    const int failure = execute_first(program, deadline);
+    const int failure = exec_first_candidate(program, deadline);
     (void)!::write(report_to, &failure, sizeof failure);
     ::_exit(exit_code::of_exec_failure(failure));
 }

@@ -22,7 +22,7 @@ std::string why_not_renewed(const std::exception_ptr& failure) {
     }
 }
 
-/// Never later than the lease's own: the clock is read first, in a statement of its own.
+/// Reads the clock before `remaining()`, so the result is never later than the lease's deadline.
 lease_clock::time_point deadline_of(held_lock& lock) {
     const auto now = lease_clock::now();
     return now + lock.remaining();
@@ -45,9 +45,9 @@ supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& si
 
 std::optional<std::string> supervisor::watch(child_process& child) {
     do {
-        sleep_until_something_happens();
-        // The lock comes first: this process may have been stopped for longer than it lived.
-        see_to_lock(child);
+        wait_for_event();
+        // Check the lock before signals: the lease may have expired while this process was stopped.
+        check_lock(child);
         forward_signals(child);
     } while (!child.reap());
     if (!loss_ && child.start_failure() == child_process::deadline_passed) {
@@ -58,11 +58,11 @@ std::optional<std::string> supervisor::watch(child_process& child) {
 
 lease_clock::time_point supervisor::next_wakeup() const noexcept {
     if (loss_) return killed_ ? lease_clock::time_point::max() : kill_at_;
-    // By then it has been renewed, as a rule, and there is more time.
+    // Normally a renewal has moved the deadline by then, and the loop sleeps again.
     return schedule_end(deadline_, ttl_).terminate_at;
 }
 
-void supervisor::sleep_until_something_happens() const {
+void supervisor::wait_for_event() const {
     const auto until = next_wakeup().time_since_epoch();
     const auto seconds = std::chrono::floor<std::chrono::seconds>(until);
     itimerspec setting{};
@@ -76,10 +76,11 @@ void supervisor::sleep_until_something_happens() const {
     notice_->clear();
 }
 
-void supervisor::see_to_lock(child_process& child) {
+void supervisor::check_lock(child_process& child) {
     const auto now = lease_clock::now();
-    // Never later than it really is. A lock that is gone leaves the command until the last deadline
-    // that was known; an expired one leaves it no time.
+    // `now` was read first, so `deadline_` is never later than the lease's. If the store reported
+    // the lock as not held, the last known deadline stays. If the lease expired, the deadline is
+    // now.
     if (const auto left = lock_.remaining(); left > milliseconds{0}) {
         deadline_ = now + left;
     } else if (notice_->says_expired()) {

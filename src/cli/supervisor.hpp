@@ -1,5 +1,5 @@
-/// The life of `run` while its command runs: keep the lock alive, hand signals on, and see to it
-/// that the command does not outlive the lock.
+/// Event loop of `run` while its command runs: watches the lease, forwards signals, and ends the
+/// command before the lease ends.
 #pragma once
 
 #include "acquisition.hpp"
@@ -13,10 +13,10 @@
 
 namespace syncguard::cli {
 
-/// One thread and one loop decide everything here. Renewals are the library's business.
+/// Single-threaded; the library renews the lock in its own thread.
 class supervisor {
   public:
-    /// Renews the lock from now on. What is given must outlive the supervisor.
+    /// Renews the lock from now on. The arguments must outlive the supervisor.
     supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& signals);
 
     /// The end of the lease, kept up to date by `watch`. The command must not be executed after it.
@@ -28,8 +28,8 @@ class supervisor {
 
   private:
     [[nodiscard]] lease_clock::time_point next_wakeup() const noexcept;
-    void sleep_until_something_happens() const;
-    void see_to_lock(child_process& child);
+    void wait_for_event() const;
+    void check_lock(child_process& child);
     void forward_signals(const child_process& child) const;
     void lose(child_process& child, std::string why, lease_clock::time_point kill_at);
 

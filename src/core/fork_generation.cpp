@@ -49,7 +49,7 @@ void count_this_process(std::atomic<page_state>& page) noexcept {
         page.store(page_state::counted, std::memory_order_release);
         return;
     }
-    // Another thread of this young process has begun to count it.
+    // Another thread of this new process is incrementing the generation.
     while (page.load(std::memory_order_acquire) != page_state::counted) {
     }
 }

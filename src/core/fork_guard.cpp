@@ -18,9 +18,10 @@ struct fork_registry {
     std::unordered_map<fork_participant*, std::uint32_t> participants;
 };
 
-/// The last child in which the handlers ran.
+/// Generation of the latest process in which the child handler ran.
 std::atomic<std::uint32_t> last_handled{0};
-/// They ran in every child from the one after this generation to the last.
+/// The child handler ran in every generation after this one up to `last_handled`: objects created
+/// at or after `handled_since` are usable.
 std::atomic<std::uint32_t> handled_since{0};
 
 void note_handled_fork() noexcept {
@@ -34,7 +35,8 @@ fork_registry& registry() {
     // Never destroyed: a fork can happen while the program's statics are destroyed.
     static auto* const instance = [] {
         auto* made = new fork_registry;
-        // In case it registers a handler: that must run before the participants' in the child.
+        // It may register a child handler, which must run before ours: child handlers run in the
+        // order of their registration.
         (void)fork_generation();
         ::pthread_atfork(
             [] {

@@ -1,12 +1,12 @@
-/// What must not be caught in the middle when the process forks.
+/// `pthread_atfork` handlers for objects.
 #pragma once
 
 #include <cstdint>
 
 namespace syncguard {
 
-/// Something with state that a fork must find at rest. While it is registered, it is asked around
-/// every fork; the three members run on the forking thread.
+/// An object whose state must be consistent during a fork. While it is registered, its three
+/// members are called on the forking thread, before and after each fork.
 class fork_participant {
   public:
     fork_participant() = default;
@@ -14,7 +14,7 @@ class fork_participant {
     fork_participant& operator=(const fork_participant&) = delete;
     virtual ~fork_participant() = default;
 
-    /// Comes to rest, and stays there until one of the others is called.
+    /// Locks its mutexes and waits for running operations, until one of the others is called.
     virtual void before_fork() = 0;
     virtual void after_fork_in_parent() = 0;
     virtual void after_fork_in_child() = 0;
@@ -23,11 +23,12 @@ class fork_participant {
 class fork_guard {
   public:
     static void add(fork_participant& participant);
-    /// Must not be called while the participant holds what `before_fork` waits for.
+    /// Do not call it while holding a mutex that `before_fork` locks: deadlock.
     static void remove(fork_participant& participant) noexcept;
 
-    /// Whether state from the process with that `fork_generation` is usable here: every fork from
-    /// it to this process called the participants. `_Fork` and the bare system calls do not.
+    /// True if objects that were created in the process with that `fork_generation` are usable in
+    /// this one: each fork since then ran the fork handlers. `_Fork` and the bare fork and clone
+    /// system calls run none.
     [[nodiscard]] static bool covers(std::uint32_t generation) noexcept;
 };
 

@@ -7,18 +7,18 @@ namespace syncguard::detail {
 
 lease_clock::duration drift_margin(milliseconds ttl, double clock_drift) noexcept {
     constexpr lease_clock::duration rounding = milliseconds{2};
-    const lease_clock::duration whole = ttl;
+    const lease_clock::duration full_ttl = ttl;
     const auto drift = std::chrono::duration_cast<lease_clock::duration>(
-        std::chrono::duration<double, lease_clock::period>(whole) * clock_drift);
-    return std::min(whole / 2, drift + rounding);
+        std::chrono::duration<double, lease_clock::period>(full_ttl) * clock_drift);
+    return std::min(full_ttl / 2, drift + rounding);
 }
 
 lease_deadline::lease_deadline(time_point sent_at, milliseconds ttl, double clock_drift) noexcept
-    : base_{.sent_at = sent_at,
-            .answered_at = sent_at,
-            .ttl = ttl,
-            .id = 0,
-            .progress = state::acknowledged},
+    : latest_{.sent_at = sent_at,
+              .answered_at = sent_at,
+              .ttl = ttl,
+              .id = 0,
+              .progress = state::acknowledged},
       renewed_at_(sent_at),
       clock_drift_(clock_drift) {}
 
@@ -28,8 +28,8 @@ lease_deadline::ticket lease_deadline::send(time_point now, milliseconds ttl) {
     return next_ticket_++;
 }
 
-void lease_deadline::acknowledge(ticket sent, time_point now) noexcept {
-    extension acknowledged = find(sent);
+void lease_deadline::acknowledge(ticket id, time_point now) noexcept {
+    extension acknowledged = find(id);
     acknowledged.progress = state::acknowledged;
     acknowledged.answered_at = now;
     renewed_at_ = std::max(renewed_at_, acknowledged.sent_at);
@@ -38,19 +38,19 @@ void lease_deadline::acknowledge(ticket sent, time_point now) noexcept {
     const auto is_superseded = [&](const extension& other) {
         return other.progress == state::acknowledged && other.answered_at <= acknowledged.sent_at;
     };
-    const bool replaces_base = is_superseded(base_);
-    if (replaces_base) {
-        base_ = acknowledged;
+    const bool replaces_latest = is_superseded(latest_);
+    if (replaces_latest) {
+        latest_ = acknowledged;
     } else {
-        find(sent) = acknowledged;
+        find(id) = acknowledged;
     }
     std::erase_if(others_, [&](const extension& other) {
-        return is_superseded(other) || (replaces_base && other.id == sent);
+        return is_superseded(other) || (replaces_latest && other.id == id);
     });
 }
 
-void lease_deadline::mark_unknown(ticket sent) noexcept {
-    extension& entry = find(sent);
+void lease_deadline::mark_unknown(ticket id) noexcept {
+    extension& entry = find(id);
     entry.progress = state::unknown;
     const extension failed = entry;
     // Of two unknown extensions, the one that was sent earlier with a TTL that is not longer bounds
@@ -68,7 +68,7 @@ void lease_deadline::mark_unknown(ticket sent) noexcept {
 }
 
 lease_deadline::time_point lease_deadline::deadline() const noexcept {
-    auto earliest = end_if_last(base_);
+    auto earliest = end_if_last(latest_);
     for (const auto& candidate : others_)
         earliest = std::min(earliest, end_if_last(candidate));
     return earliest;
@@ -79,9 +79,9 @@ lease_deadline::time_point lease_deadline::end_if_last(const extension& candidat
            drift_margin(candidate.ttl, clock_drift_);
 }
 
-lease_deadline::extension& lease_deadline::find(ticket sent) noexcept {
+lease_deadline::extension& lease_deadline::find(ticket id) noexcept {
     return *std::find_if(others_.begin(), others_.end(),
-                         [&](const extension& each) { return each.id == sent; });
+                         [&](const extension& each) { return each.id == id; });
 }
 
 }  // namespace syncguard::detail

@@ -13,8 +13,8 @@ namespace {
 
 constexpr storage_key_budget budget{.limit_bytes = 1500, .reserve_bytes = 0};
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
 bool is_reserved(std::string_view id) {
@@ -22,8 +22,8 @@ bool is_reserved(std::string_view id) {
            (id.size() >= 4 && id.starts_with("__") && id.ends_with("__"));
 }
 
-/// What goes into a URL as it is, and is no step to somewhere else in its path.
-bool is_plain(std::string_view text) {
+/// True if the text needs no percent-encoding and is not a dot segment of a path.
+bool is_url_segment(std::string_view text) {
     return !text.empty() && text != "." && text != ".." &&
            std::all_of(text.begin(), text.end(), [](char c) {
                return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -40,13 +40,13 @@ bool is_utf8(std::string_view text) {
     }
 }
 
-void check_collection(std::string_view name, const char* what) {
+void check_collection(std::string_view name, const char* option_name) {
     const bool is_text = std::none_of(name.begin(), name.end(), [](char c) {
         return static_cast<unsigned char>(c) < ' ' || c == '\x7f' || c == '/';
     });
     if (name.empty() || name.size() > budget.limit_bytes || !is_text || is_reserved(name) ||
         !is_utf8(name)) {
-        refuse(std::string(what) +
+        refuse(std::string(option_name) +
                " is the name of a Firestore collection: at most 1500 bytes of UTF-8 without '/' "
                "and control characters, neither '.' nor '..' nor '__...__'");
     }
@@ -54,14 +54,14 @@ void check_collection(std::string_view name, const char* what) {
 
 }  // namespace
 
-document_names::document_names(const options& store)
-    : root_("projects/" + store.project + "/databases/" + store.database + "/documents"),
-      locks_(store.locks_collection),
-      counters_(store.fence_counters_collection) {
-    if (!is_plain(store.project)) {
+document_names::document_names(const options& opts)
+    : root_("projects/" + opts.project + "/databases/" + opts.database + "/documents"),
+      locks_(opts.locks_collection),
+      counters_(opts.fence_counters_collection) {
+    if (!is_url_segment(opts.project)) {
         refuse("a Firestore store needs the id of a Google Cloud project, such as my-project-1");
     }
-    if (store.database != "(default)" && !is_plain(store.database)) {
+    if (opts.database != "(default)" && !is_url_segment(opts.database)) {
         refuse("a Firestore database is '(default)' or is named by letters, digits and hyphens");
     }
     check_collection(locks_, "locks_collection");

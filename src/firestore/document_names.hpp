@@ -1,4 +1,4 @@
-/// Where locks and fence counters are kept.
+/// The Firestore document names of locks and fence counters.
 #pragma once
 
 #include <syncguard/firestore.hpp>
@@ -9,12 +9,12 @@
 
 namespace syncguard::firestore {
 
-/// The full names of documents, as the service wants them.
+/// Full resource names.
 class document_names {
   public:
-    /// Throws `lock_error` (invalid_argument) if the project, the database or a collection cannot
-    /// be one, or if the collections are the same.
-    explicit document_names(const options& store);
+    /// Throws `lock_error` (invalid_argument) if the project, the database or a collection has
+    /// an invalid name, or if the collections are the same.
+    explicit document_names(const options& opts);
 
     /// The two documents of a key.
     struct pair {
@@ -36,9 +36,9 @@ class document_names {
     std::string counters_;
 };
 
-/// What Google's client libraries refer to by `collection.doc(name)`, relative to the collection:
-/// the name's segments between slashes, without a slash at the beginning and at the end. Nothing
-/// where they or the service refuse the name.
+/// The path, relative to the collection, of the document that Google's client libraries return for
+/// `collection.doc(name)`: one leading and one trailing slash are removed. Nothing if the libraries
+/// or Firestore reject the name.
 [[nodiscard]] std::optional<std::string> document_path(std::string_view name);
 
 }  // namespace syncguard::firestore

@@ -18,26 +18,27 @@ time_point end_of_attempt(time_point give_up_at) {
 
 }  // namespace
 
-background_release::background_release(const lock_id& id, time_point give_up_at, not_found meaning,
+background_release::background_release(const lock_id& id, time_point give_up_at, absence not_found,
                                        std::shared_ptr<const key_space> keys,
-                                       std::weak_ptr<client> owner, std::chrono::seconds pause)
+                                       std::weak_ptr<client> redis_client,
+                                       std::chrono::seconds pause)
     : operation(encode(release_request{id}, *keys, false), end_of_attempt(give_up_at)),
       id_(id),
       give_up_at_(give_up_at),
-      meaning_(meaning),
+      not_found_(not_found),
       keys_(std::move(keys)),
-      client_(std::move(owner)),
+      client_(std::move(redis_client)),
       pause_(pause) {}
 
 void background_release::answer(const script_reply& reply) noexcept {
     if (reply.value.is_error()) {
         repeat(first_pause);
-    } else if (reply.value.integer() != 1 && meaning_ == not_found::may_change) {
+    } else if (reply.value.integer() != 1 && not_found_ == absence::may_appear_later) {
         repeat(std::min(pause_ * 2, longest_pause));
     }
 }
 
-void background_release::fail(const lock_error& /*why*/) noexcept {
+void background_release::fail(const lock_error& /*error*/) noexcept {
     repeat(first_pause);
 }
 
@@ -46,8 +47,8 @@ void background_release::repeat(std::chrono::seconds next_pause) noexcept {
     const auto owner = client_.lock();
     if (!owner || at >= give_up_at_) return;
     try {
-        owner->start_at(at, std::make_shared<background_release>(id_, give_up_at_, meaning_, keys_,
-                                                                 client_, next_pause));
+        owner->start_at(at, std::make_shared<background_release>(id_, give_up_at_, not_found_,
+                                                                 keys_, client_, next_pause));
     } catch (const std::bad_alloc&) {  // the lock ends with its TTL
     }
 }

@@ -1,4 +1,5 @@
-/// The release of a lock that was perhaps granted, though nobody knows of it.
+/// Retries the release of a lock whose acquisition failed with unknown outcome, or whose caller
+/// left.
 #pragma once
 
 #include "client.hpp"
@@ -14,21 +15,21 @@ namespace syncguard::redis {
 /// short deadline of its own: the connection may be dead.
 class background_release : public operation {
   public:
-    /// How far "not found" proves that there is no lock.
-    enum class not_found {
-        is_final,
+    /// What the reply "not found" says about the lock.
+    enum class absence {
+        final,
         /// The acquisition may still be on its way to the server, on a connection that broke: the
         /// release is repeated, at growing intervals, until `give_up_at`.
-        may_change,
+        may_appear_later,
     };
 
-    background_release(const lock_id& id, time_point give_up_at, not_found meaning,
-                       std::shared_ptr<const key_space> keys, std::weak_ptr<client> owner,
+    background_release(const lock_id& id, time_point give_up_at, absence not_found,
+                       std::shared_ptr<const key_space> keys, std::weak_ptr<client> redis_client,
                        std::chrono::seconds pause = first_pause);
 
   private:
     void answer(const script_reply& reply) noexcept override;
-    void fail(const lock_error& why) noexcept override;
+    void fail(const lock_error& error) noexcept override;
     [[nodiscard]] bool persists() const noexcept override { return true; }
 
     void repeat(std::chrono::seconds next_pause) noexcept;
@@ -37,7 +38,7 @@ class background_release : public operation {
 
     const lock_id id_;
     const time_point give_up_at_;
-    const not_found meaning_;
+    const absence not_found_;
     const std::shared_ptr<const key_space> keys_;
     const std::weak_ptr<client> client_;
     const std::chrono::seconds pause_;  ///< Before the next attempt.

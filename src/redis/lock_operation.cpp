@@ -12,7 +12,7 @@
 
 namespace syncguard::redis {
 
-using not_found = background_release::not_found;
+using absence = background_release::absence;
 
 namespace {
 
@@ -64,7 +64,7 @@ void lock_operation::answer(const script_reply& reply) noexcept {
     } catch (...) {
         inquiry_.failure = std::current_exception();
         // Not an error from before the script writes, or no memory to take the answer.
-        if (may_have_locked(reply.value)) undo(not_found::is_final);
+        if (may_have_locked(reply.value)) undo(absence::final);
     }
 }
 
@@ -96,35 +96,35 @@ void lock_operation::fail(const lock_error& why) noexcept {
 void lock_operation::given_up_when_sent() noexcept {
     // On a connection that goes on to be used the release comes before whatever the caller does
     // next; on another it may overtake the acquisition, whose answer then tells.
-    undo(not_found::is_final);
+    undo(absence::final);
 }
 
 void lock_operation::answer_late(const script_reply& reply) noexcept {
-    if (may_have_locked(reply.value)) undo(not_found::is_final);
+    if (may_have_locked(reply.value)) undo(absence::final);
 }
 
 void lock_operation::lose() noexcept {
-    undo(not_found::may_change);
+    undo(absence::may_appear_later);
 }
 
 void lock_operation::abandon() noexcept {
-    if (inquiry_.abandon()) undo(not_found::is_final);
+    if (inquiry_.abandon()) undo(absence::final);
 }
 
 void lock_operation::announce() noexcept {
-    if (inquiry_.announce()) undo(not_found::is_final);
+    if (inquiry_.announce()) undo(absence::final);
 }
 
-void lock_operation::undo(not_found meaning) noexcept {
+void lock_operation::undo(absence not_found) noexcept {
     const auto* const acquisition = std::get_if<acquire_request>(&what_);
     const auto by = client_.lock();
     if (acquisition == nullptr || !by) return;
     try {
         auto lasts = acquisition->ttl + time_tolerance;
-        if (meaning == not_found::may_change) lasts += longest_delivery;
+        if (not_found == absence::may_appear_later) lasts += longest_delivery;
         const auto give_up_at = std::chrono::steady_clock::now() + std::min(lasts, longest_memory);
-        by->start(std::make_shared<background_release>(acquisition->id, give_up_at, meaning, keys_,
-                                                       client_));
+        by->start(std::make_shared<background_release>(acquisition->id, give_up_at, not_found,
+                                                       keys_, client_));
     } catch (const std::exception&) {  // the lock ends with its TTL
     }
 }

@@ -44,7 +44,7 @@ class lock_operation : public operation {
     void about_to_be_sent(lease_clock::time_point now) noexcept override;
     [[nodiscard]] std::optional<patience> wait_after(const script_reply& reply) override;
 
-    void undo(background_release::not_found meaning) noexcept;
+    void undo(background_release::absence not_found) noexcept;
 
     const request what_;
     const std::shared_ptr<const key_space> keys_;

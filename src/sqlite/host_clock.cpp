@@ -40,7 +40,9 @@ std::chrono::nanoseconds read_namespace_offset() {
     }
     // The kernel shows only the offsets of the namespace that children of this process enter.
     if (own != fs::read_symlink("/proc/self/ns/time_for_children", failed) || failed) {
-        refuse("this process has left its time namespace for its children; use locks in a child");
+        refuse(
+            "this process called unshare(CLONE_NEWTIME), so that its children are in another time "
+            "namespace; use locks in a child process");
     }
     std::ifstream offsets("/proc/self/timens_offsets");
     std::string clock;

@@ -17,7 +17,7 @@ struct lock_period {
     std::int64_t ends_ms = 0;
 };
 
-/// Where a process stands in the time of its host.
+/// The current boot id and CLOCK_BOOTTIME of the host.
 struct host_time {
     std::string boot_id;
     std::int64_t boot_ms = 0;
@@ -27,9 +27,9 @@ struct host_time {
     }
 };
 
-/// How much longer a lock can be live, the tolerance included; zero or less: it is over. Locks of
-/// another boot are over. If one of the boots is unknown, only locks from the future are certain to
-/// be of another one.
+/// Time until the lock is no longer live, the tolerance included; zero or less if it has expired.
+/// Locks of another boot have expired. If either boot id is unknown, a lock counts as one of
+/// another boot only if `began_ms` is later than now.
 [[nodiscard]] milliseconds remaining_life(const lock_period& period, const host_time& now) noexcept;
 
 class host_clock {
@@ -47,7 +47,7 @@ class host_clock {
   private:
     wall_clock replacement_;
     std::string boot_id_;
-    /// What the time namespace of this process adds to the boot clock of the host.
+    /// Offset of this process's time namespace from CLOCK_BOOTTIME of the host.
     std::chrono::nanoseconds namespace_offset_{0};
 };
 

@@ -28,7 +28,7 @@ std::string decoded(std::string_view field) {
     return text;
 }
 
-bool is_on(std::string_view path, std::string_view mount_point) {
+bool is_under(std::string_view path, std::string_view mount_point) {
     if (mount_point == "/") return true;
     return path.starts_with(mount_point) &&
            (path.size() == mount_point.size() || path[mount_point.size()] == '/');
@@ -52,7 +52,7 @@ mount find_mount(std::string_view mountinfo, std::string_view path) {
         if (!(fields >> type)) continue;
         mount_point = decoded(mount_point);
         // A later mount on the same point covers the earlier one.
-        if (is_on(path, mount_point) && mount_point.size() >= found.mount_point.size()) {
+        if (is_under(path, mount_point) && mount_point.size() >= found.mount_point.size()) {
             found = {mount_point, type};
         }
     }
@@ -77,19 +77,20 @@ void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem
                          "cannot tell which file system " + name +
                              " is on: /proc/self/mountinfo cannot be read. Mount /proc");
     }
-    std::error_code failed;
-    const auto real_file = std::filesystem::weakly_canonical(file, failed);
-    const mount on = find_mount(mountinfo, failed ? file.native() : real_file.native());
-    if (on.mount_point == real_file.native()) {
+    std::error_code error;
+    const auto real_file = std::filesystem::weakly_canonical(file, error);
+    const mount file_mount = find_mount(mountinfo, error ? file.native() : real_file.native());
+    if (file_mount.mount_point == real_file.native()) {
         throw lock_error(error_code::invalid_argument,
                          name +
                              " is mounted alone, without SQLite's files beside it: processes "
                              "that use it by another name would not see its locks. Mount its "
                              "folder instead");
     }
-    if (!allow_remote_filesystem && is_remote_filesystem(on.type)) {
+    if (!allow_remote_filesystem && is_remote_filesystem(file_mount.type)) {
         throw lock_error(error_code::invalid_argument,
-                         name + " is on a file system that other hosts may use (" + on.type +
+                         name + " is on a file system that other hosts may use (" +
+                             file_mount.type +
                              "), where locks exclude only processes of the same host. Use a file "
                              "on a local disk, or redis or postgres for locks among hosts. If only "
                              "one host uses the file, allow it with allow_remote_filesystem=true");

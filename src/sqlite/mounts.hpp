@@ -1,5 +1,4 @@
-/// The mount that a file is on. SQLite's locks and the host's boot clock reach no further than one
-/// kernel.
+/// The mount that a file is on. SQLite's file locks and the boot clock work only within one kernel.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +19,8 @@ struct mount {
 [[nodiscard]] bool is_remote_filesystem(std::string_view type) noexcept;
 
 /// Throws `lock_error` if the file is on a remote file system, unless that is allowed, or is itself
-/// a mount point: SQLite would keep side files in the folder of each of its names.
+/// a mount point: it has a path for each mount, and SQLite would create separate side files beside
+/// each.
 void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem);
 
 }  // namespace syncguard::sqlite

@@ -18,9 +18,10 @@ namespace syncguard::detail {
 /// The extension that the store executed last decides when the lock ends: its execution time plus
 /// its TTL. An answered extension was executed once, between its sending and its answer. One that
 /// is in flight, or whose outcome is unknown because its call failed, may be executed at any later
-/// time or never. The bound is therefore the minimum over all extensions that may be the last one,
-/// each counted from its own sending or, if that is later, from the sending of the last answered
-/// one: the last execution cannot precede an execution that is known.
+/// time or never. For each extension that may be the last one, the lock ends no earlier than
+/// `max(its send time, send time of the latest answered extension) + its TTL - margin`: the last
+/// execution is not earlier than the send time of any answered extension. The bound is the smallest
+/// of these.
 ///
 /// Not thread-safe.
 class lease_deadline {
@@ -35,14 +36,14 @@ class lease_deadline {
     [[nodiscard]] ticket send(time_point now, milliseconds ttl);
 
     /// The store has executed the extension.
-    void acknowledge(ticket sent, time_point now) noexcept;
+    void acknowledge(ticket id, time_point now) noexcept;
 
     /// The call failed: the store may execute the extension later, or not at all.
-    void mark_unknown(ticket sent) noexcept;
+    void mark_unknown(ticket id) noexcept;
 
     [[nodiscard]] time_point deadline() const noexcept;
 
-    /// The sending of the last extension that was answered, or of the acquisition.
+    /// The send time of the latest answered extension, or of the acquisition.
     [[nodiscard]] time_point renewed_at() const noexcept { return renewed_at_; }
 
   private:
@@ -57,10 +58,10 @@ class lease_deadline {
     };
 
     [[nodiscard]] time_point end_if_last(const extension& candidate) const noexcept;
-    [[nodiscard]] extension& find(ticket sent) noexcept;
+    [[nodiscard]] extension& find(ticket id) noexcept;
 
-    extension base_;  ///< Acknowledged.
-    /// In flight, unknown, or acknowledged and overlapping with `base_`.
+    extension latest_;  ///< Acknowledged.
+    /// In flight, unknown, or acknowledged and overlapping with `latest_`.
     std::vector<extension> others_;
     time_point renewed_at_;
     double clock_drift_;
