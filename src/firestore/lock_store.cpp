@@ -123,10 +123,13 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
                                                         net::interruption& limits,
                                                         attempts& so_far) {
     while (true) {
-        const unix_time now = clock_();
+        unix_time now = clock_();
         auto known = so_far.is_first() ? held_.find(change.id) : std::nullopt;
         if (!known || !is_live(known->expires_at, now)) {
             const auto found = co_await find(change.id, key, limits);
+            // An extension that was sent after the read began may have been executed before it. The
+            // lease counts this one from the sending of that one.
+            now = clock_();
             const auto chosen = choose_owned(found, change.id, now);
             if (chosen.is_ambiguous) {
                 throw lock_error(error_code::internal,

@@ -305,6 +305,33 @@ TEST_P(firestore_http, an_extension_that_was_acknowledged_is_not_replaced_by_an_
     EXPECT_EQ(locks.lookup(key_lookup{"k"})->expires_at, extended.expires_at);
 }
 
+TEST_P(firestore_http,
+       an_extension_whose_read_is_late_does_not_shorten_one_that_was_executed_before_it) {
+    manual_clock clock;
+    const any_backend locks = firestore::backend({.project = project_->name(),
+                                                  .emulator_host = proxy_->host(),
+                                                  .clock = clock.as_wall_clock(),
+                                                  .on_clock_skew = firestore::on_clock_skew::warn},
+                                                 quiet(20s));
+    auto lease = acquire(locks, "k");
+    ASSERT_TRUE(lease);
+    const auto reads = proxy_->requests("batchGet");
+    proxy_->fail_next("commit", {.status = 409, .word = "ABORTED"});
+    proxy_->fail_next("batchGet", {.how = ending::hold});
+    auto extending =
+        std::async(std::launch::async, [&] { return door_->extend(*lease, {.ttl = 60s}); });
+    ASSERT_TRUE(eventually([&] { return proxy_->requests("batchGet") == reads + 1; }));
+    clock.advance(3s);
+    const auto executed_before = lease->extend({.ttl = 60s});
+    EXPECT_TRUE(executed_before.ok);
+    proxy_->resume();
+    const auto executed_last = extending.get();
+    EXPECT_TRUE(executed_last.ok);
+    // The lease counts the TTL of the last extension from the sending of the one before it.
+    EXPECT_GE(executed_last.expires_at, executed_before.expires_at);
+    EXPECT_EQ(locks.lookup(key_lookup{"k"})->expires_at, executed_last.expires_at);
+}
+
 TEST_P(firestore_http, a_release_by_id_whose_answer_was_lost_is_known_to_have_freed_the_lock) {
     const auto id = acquire(open_directly(), "k")->detach();
     proxy_->fail_next("commit", {.forward = true, .how = ending::cut});
