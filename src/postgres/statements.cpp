@@ -45,7 +45,8 @@ std::string acquire_text(const quoted_names& tables) {
     // this one got the right to, is met by the upsert, which sees all and leaves a live lock alone;
     // so is an extension or removal by lock id, which has the row alone and is waited for. The
     // fence counter was raised for nothing then: the division by nothing undoes it all. So it does
-    // where a row was removed while it was waited for, and the time for the new one is from before.
+    // where a row was removed while it was waited for, and the time for the new one is from before;
+    // and where the wait for a row lasted until after the deadline.
     return "WITH input AS MATERIALIZED (SELECT i.*, "
            "pg_try_advisory_xact_lock(hashtext(i.key)) AS mine FROM "
            "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[]) "
@@ -90,7 +91,7 @@ std::string acquire_text(const quoted_names& tables) {
            "i.mine AND clock.ms <= i.deadline, coalesce(raised.fence, held.fence), "
            "CASE WHEN raised.fence IS NULL THEN held.expires_at_ms WHEN put.acquired_at_ms >= " +
            server_clock() + " - " + tolerance() +
-           " THEN put.expires_at_ms "
+           " AND put.acquired_at_ms <= i.deadline THEN put.expires_at_ms "
            "ELSE 1 / (SELECT count(*) FROM put WHERE put.acquired_at_ms IS NULL) "
            "END, held.lock_id IS NOT NULL FROM clock, input AS i LEFT JOIN held USING (key) "
            "LEFT JOIN raised USING (fence_key) LEFT JOIN put USING (key) ORDER BY i.place";

@@ -249,6 +249,30 @@ TEST_F(postgres_storage, a_lock_that_is_removed_while_it_is_taken_over_is_grante
     EXPECT_EQ(counters().at(0).at(1), "2");
 }
 
+TEST_F(postgres_storage,
+       an_acquisition_that_waited_for_a_row_until_after_its_deadline_writes_nothing) {
+    const auto backend = open();
+    take(backend, "k", 10s);
+    server().advance(12s);
+    auto other = server().connect();
+    other.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+    std::stop_source stop;
+    std::jthread waiting([&] {
+        expect_error(error_code::aborted, [&] {
+            (void)backend.acquire("k", {.ttl = 1s, .timeout = 20s}, stop.get_token());
+        });
+    });
+    ASSERT_TRUE(eventually(
+        [&] { return server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") != "0"; }));
+    stop.request_stop();
+    waiting.join();
+    server().advance(1h);
+    other.run("ROLLBACK");
+    // The acquisition has this lock until the end of its transaction.
+    other.run("SELECT pg_advisory_lock(hashtext('k')); SELECT pg_advisory_unlock(hashtext('k'))");
+    EXPECT_EQ(counters().at(0).at(1), "1");
+}
+
 /// Commits that change a lock wait while the test holds the advisory lock 42.
 class postgres_slow_commit : public postgres_storage {
   protected:
