@@ -90,6 +90,7 @@ int exec_first_candidate(program_start& program, const shared_deadline& deadline
         if (deadline.has_passed()) return child_process::deadline_passed;
         ::execve(file, program.arguments.data(), program.variables.data());
         if (errno == ENOEXEC) {
+            if (deadline.has_passed()) return child_process::deadline_passed;
             program.shell_arguments[1] = file;
             ::execve("/bin/sh", program.shell_arguments.data(), program.variables.data());
         }

@@ -1,5 +1,6 @@
 /// Loaded into `syncguard run` by tests: delays its child between the fork and the execution of the
-/// command, as a starved host does. The child calls getppid() there.
+/// command, as a starved host does. The child calls getppid() there. With SLOW_START_AT_EXECUTION
+/// it delays the execution itself, as a slow file system does.
 ///
 /// With STOP_AT_CLOCK_READ=N the process stops itself at the Nth time that its main thread reads
 /// CLOCK_BOOTTIME after it has made a timer for that clock.
@@ -13,19 +14,35 @@
 #include <cstdio>
 #include <cstdlib>
 
-extern "C" pid_t getppid() {
-    const auto parent = static_cast<pid_t>(::syscall(SYS_getppid));
+namespace {
+
+/// Once: the command has the same environment.
+void delay_once() {
     const char* marker = std::getenv("SLOW_START_MARKER");
-    // Once: the command has the same environment.
-    if (marker == nullptr || ::unlink(marker) != 0) return parent;
+    if (marker == nullptr || ::unlink(marker) != 0) return;
     const bool stops_parent = std::getenv("SLOW_START_STOPS_PARENT") != nullptr;
-    if (stops_parent) ::kill(parent, SIGSTOP);
+    if (stops_parent) ::kill(static_cast<pid_t>(::syscall(SYS_getppid)), SIGSTOP);
     ::usleep(static_cast<useconds_t>(std::atoi(std::getenv("SLOW_START_MS"))) * 1000);
     if (FILE* file = std::fopen(std::getenv("SLOW_START_PID_FILE"), "w")) {
         std::fprintf(file, "%d\n", static_cast<int>(::getpid()));
         std::fclose(file);
     }
-    return parent;
+}
+
+bool delays_execution() {
+    return std::getenv("SLOW_START_AT_EXECUTION") != nullptr;
+}
+
+}  // namespace
+
+extern "C" pid_t getppid() {
+    if (!delays_execution()) delay_once();
+    return static_cast<pid_t>(::syscall(SYS_getppid));
+}
+
+extern "C" int execve(const char* file, char* const* arguments, char* const* variables) {
+    if (delays_execution()) delay_once();
+    return static_cast<int>(::syscall(SYS_execve, file, arguments, variables));
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace syncguard::cli::test {
@@ -44,6 +45,24 @@ TEST_F(slow_start, beyond_the_end_of_the_lock_does_not_start_the_command) {
     const auto result = run->wait();
     EXPECT_EQ(79, result.exit_code);
     EXPECT_NE(std::string::npos, result.err.find("lost the lock 'k'")) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(file("ran")));
+}
+
+TEST_F(slow_start, of_a_script_without_interpreter_does_not_run_it_beyond_the_end_of_the_lock) {
+    std::ofstream(file("script")) << "echo > " << file("ran").string() << "\n";
+    std::filesystem::permissions(file("script"), std::filesystem::perms::owner_all);
+    touch("marker");
+    const auto run = start({"run", "--ttl", "300ms", "k", "--", file("script").string()},
+                           {.environment = {{"LD_PRELOAD", SLOW_START_LIBRARY},
+                                            {"SLOW_START_MARKER", file("marker").string()},
+                                            {"SLOW_START_MS", "1000"},
+                                            {"SLOW_START_PID_FILE", file("child").string()},
+                                            {"SLOW_START_AT_EXECUTION", "1"},
+                                            {"SLOW_START_STOPS_PARENT", "1"}}});
+    const auto child = std::stoi(await_file("child"));
+    EXPECT_TRUE(eventually([&] { return is_gone(child); }));
+    run->signal(SIGCONT);
+    EXPECT_EQ(79, run->wait().exit_code);
     EXPECT_FALSE(std::filesystem::exists(file("ran")));
 }
 
