@@ -36,7 +36,7 @@ void lease_deadline::acknowledge(ticket id, time_point now) noexcept {
 
     // An extension that was answered before this one was sent was executed before it, too.
     const auto is_superseded = [&](const extension& other) {
-        return other.progress == state::acknowledged && other.answered_at <= acknowledged.sent_at;
+        return other.progress == state::acknowledged && other.answered_at < acknowledged.sent_at;
     };
     const bool replaces_latest = is_superseded(latest_);
     if (replaces_latest) {

@@ -78,6 +78,16 @@ TEST(lease_deadline_test, of_overlapping_extensions_the_shorter_one_counts_until
     EXPECT_EQ(lease.deadline(), end_of(start + 500ms, 60s));
 }
 
+TEST(lease_deadline_test,
+     an_extension_that_is_sent_at_the_time_of_an_answer_may_be_executed_before_it) {
+    lease_deadline lease(start, 30s, drift);
+    const auto brief = lease.send(start + 1s, 5s);
+    const auto lengthy = lease.send(start + 2s, 60s);
+    lease.acknowledge(brief, start + 2s);
+    lease.acknowledge(lengthy, start + 3s);
+    EXPECT_EQ(lease.deadline(), end_of(start + 2s, 5s));
+}
+
 TEST(lease_deadline_test, one_that_hangs_limits_renewals_by_its_own_ttl_only) {
     lease_deadline lease(start, 2s, drift);
     (void)lease.send(start + 100ms, 1900ms);
