@@ -201,7 +201,8 @@ backend_core::lease_pointer backend_core::conclude_acquire(call& made, const out
 void backend_core::release_in_background(const lock_id& id, std::string_view key) const {
     auto owned_key = std::make_shared<const std::string>(key);
     const std::string_view stable_key = *owned_key;
-    const auto deadline = std::chrono::steady_clock::now() + options_.operation_timeout;
+    const auto deadline =
+        std::chrono::steady_clock::now() + bounded_wait(options_.operation_timeout);
     store_->start(release_request{id, stable_key}, {.deadline = deadline, .stop = {}},
                   [self = shared_from_this(), owned_key = std::move(owned_key)](std::exception_ptr,
                                                                                 outcome) {});

@@ -483,6 +483,28 @@ TEST(lease, releasing_again_after_success_asks_nobody) {
     std::atomic<int> attempts{0};
     auto store = std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
         if (std::holds_alternative<release_request>(what)) {
+TEST(custom_engine, the_longest_operation_timeout_does_not_overflow_in_the_background) {
+    /// Grants a fence out of range, and keeps the time that it has for the release of that grant.
+    class engine_with_deadline : public engine {
+      public:
+        [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+            return {"custom", true, time_authority::server};
+        }
+        [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+            return outcome::granted(unix_time(1h), fence());
+        }
+        void start(const request&, const call_limits& limits, completion done) noexcept override {
+            time_left = limits.deadline - std::chrono::steady_clock::now();
+            done(nullptr, outcome::done());
+        }
+        std::chrono::steady_clock::duration time_left{};
+    };
+    auto store = std::make_shared<engine_with_deadline>();
+    const any_backend locks(store, {.operation_timeout = milliseconds::max()});
+    expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });
+    EXPECT_GT(store->time_left, 1h);
+}
+
             ++attempts;
             return outcome::done();
         }
