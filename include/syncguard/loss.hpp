@@ -52,8 +52,8 @@ using loss_handler = std::function<void(const loss& what)>;
 /// `internal`, `cause()` the last failure of a renewal.
 class lock_lost : public lock_error {
   public:
-    /// As with every `lock_error`, what is being handled becomes the cause.
-    lock_lost(loss_reason reason, const std::string& message, error_context context = {});
+    lock_lost(loss_reason reason, const std::string& message, error_context context = {},
+              std::exception_ptr cause = nullptr);
 
     [[nodiscard]] loss_reason reason() const noexcept { return reason_; }
 

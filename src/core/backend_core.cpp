@@ -116,9 +116,10 @@ error_context context_of(const call& made) {
     try {
         throw;
     } catch (const lock_error& failure) {
-        throw lock_error(failure.code(), failure.what(), context_of(made));
+        throw lock_error(failure.code(), failure.what(), context_of(made), failure.cause());
     } catch (const std::exception& failure) {
-        throw lock_error(error_code::internal, failure.what(), context_of(made));
+        throw lock_error(error_code::internal, failure.what(), context_of(made),
+                         std::current_exception());
     }
 }
 

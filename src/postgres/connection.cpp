@@ -425,7 +425,9 @@ lock_error connection::current_failure() const {
         return out_of_memory_;
     } catch (const std::exception& failure) {
         return {error_code::service_unavailable,
-                "the connection to " + server_.where + " failed: " + failure.what()};
+                "the connection to " + server_.where + " failed: " + failure.what(),
+                {},
+                std::current_exception()};
     }
 }
 

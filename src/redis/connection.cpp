@@ -441,14 +441,17 @@ lock_error connection::current_failure() const {
     } catch (const lock_error& why) {
         return why;
     } catch (const resp::malformed& what) {
-        return {error_code::internal, where_ + " sent something that is not Redis' protocol (" +
-                                          what.what() + "); the connection was closed"};
+        return {error_code::internal,
+                where_ + " sent something that is not Redis' protocol (" + what.what() +
+                    "); the connection was closed",
+                {},
+                std::current_exception()};
     } catch (const system_error& problem) {
         return broken(problem.code());
     } catch (const std::bad_alloc&) {
         return out_of_memory_;
     } catch (const std::exception& problem) {
-        return {error_code::internal, where_ + ": " + problem.what()};
+        return {error_code::internal, where_ + ": " + problem.what(), {}, std::current_exception()};
     }
 }
 
