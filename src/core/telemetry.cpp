@@ -106,7 +106,7 @@ class telemetry_engine : public engine {
   public:
     telemetry_engine(std::shared_ptr<engine> inner, telemetry_options options)
         : inner_(std::move(inner)),
-          events_(options.queue_capacity),
+          events_("syncguard-event", options.queue_capacity),
           sink_(std::make_shared<const event_sink>(std::move(options))) {}
 
     [[nodiscard]] bool tells_when_free() const noexcept override {
