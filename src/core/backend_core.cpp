@@ -233,6 +233,10 @@ void backend_core::check_extend(const extend_options& options, const std::stop_t
     check_limits(options.timeout, stop);
 }
 
+void backend_core::check_release(const call_options& options, const std::stop_token& stop) const {
+    check_limits(options.timeout, stop);
+}
+
 outcome backend_core::perform(const call& made) const {
     try {
         check_process();
