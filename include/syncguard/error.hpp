@@ -36,12 +36,13 @@ struct error_context {
 /// The one exception of this library.
 ///
 /// `what()` says what failed, on what, and what to try; it holds no secret, no key and no lock id.
-/// An exception that is being handled while a `lock_error` is made becomes its `cause()`.
-///
 /// Copying never throws.
 class lock_error : public std::runtime_error {
   public:
-    lock_error(error_code code, const std::string& message, error_context context = {});
+    /// `cause` is the failure that led to this one. An exception that the caller happens to handle
+    /// is none.
+    lock_error(error_code code, const std::string& message, error_context context = {},
+               std::exception_ptr cause = nullptr);
 
     [[nodiscard]] error_code code() const noexcept { return code_; }
 

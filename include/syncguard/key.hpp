@@ -16,9 +16,10 @@ inline constexpr std::size_t max_key_length_bytes = 512;
 /// empty, not valid UTF-8, or longer than `max_key_length_bytes` after normalisation.
 [[nodiscard]] std::string normalize_and_validate_key(std::string_view key);
 
-/// 24 hexadecimal digits that stand for a key or a lock id in logs, events and pages. Not
-/// cryptographic: it hides a value from a casual reader, no more. Throws `lock_error`
-/// (invalid_argument) if `text` is not valid UTF-8.
+/// 24 hexadecimal digits that stand for a key or a lock id in logs, events and pages, the same in
+/// all implementations of SyncGuard. Not cryptographic: short keys can be computed from their
+/// hashes, and the hash of a lock id reveals 96 of its 128 bits. Show hashes only where the values
+/// may be seen as well. Throws `lock_error` (invalid_argument) if `text` is not valid UTF-8.
 [[nodiscard]] std::string hash_key(std::string_view text);
 
 /// How long a store's keys may be, and how much of that is kept free for derived keys.

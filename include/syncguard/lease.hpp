@@ -30,8 +30,8 @@ concept has_fence = requires(const T& value) {
 /// (`backend_options::clock_drift`), and never ask the store: they end before the lock does.
 ///
 /// - Destruction releases the lock, waits at most `backend_options::dispose_timeout` where set, and
-///   never throws: failures go to `on_release_error`. A lease that an asynchronous call made does
-///   not wait; its release goes on in the background.
+///   never throws: failures go to `on_release_error` (options.hpp says on which thread). A lease
+///   that an asynchronous call made does not wait; its release goes on in the background.
 /// - Fork: only the process that acquired a lock holds it. In a child process, however it was
 ///   created, the lease is invalid, and its destruction does nothing.
 /// - Loss: `keep_alive` renews the lock; `on_lost` and `stop_token` tell when it is lost, however
@@ -78,7 +78,8 @@ class [[nodiscard]] lease {
 
     /// Releases now. `ok` is true once; later calls do nothing and say false. After a `lock_error`
     /// nobody knows whether the store still has the lock: the lease is not valid any more, and may
-    /// be released again, at the latest by the destructor.
+    /// be released again, at the latest by the destructor. A call that is refused before it asks
+    /// the store, for a negative timeout or a stop request, leaves the lease as it was.
     release_result release(const call_options& options = {}, std::stop_token stop = {}) {
         return core_->release(options, std::move(stop));
     }

@@ -9,7 +9,8 @@
 
 namespace syncguard {
 
-/// A live lock, safe to log: hashes instead of the key and the lock id.
+/// A live lock, with hashes in place of the key and the lock id. The hashes identify the values,
+/// but do not keep them secret: see `hash_key`.
 template <capability_set Capabilities>
 struct lock_info {
     std::string key_hash;

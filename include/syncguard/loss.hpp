@@ -9,10 +9,12 @@
 ///   even before them.
 /// - How often: once for each lease, and never after `release()`, `detach()` or the destructor has
 ///   begun; a handler that has begun by then may still run. The destructor of a lease that a
-///   blocking call made waits for it, unless it runs on the thread of the handler.
-/// - Handlers should be short, and hand work on to others: while several block, further losses are
-///   told late. Renewals are never delayed by them. Those of different leases may run at the same
-///   time. What a handler throws is swallowed; a `std::stop_callback` must not throw.
+///   blocking call made waits for it, unless it runs on a thread that calls handlers, be it for
+///   another lease.
+/// - Handlers of different leases may run at the same time, and none waits for another to return:
+///   a thread is started where all are busy. Of leases that are lost together, the stop tokens are
+///   requested before any handler runs. Renewals are never delayed by handlers. What a handler
+///   throws is swallowed; a `std::stop_callback` must not throw.
 /// - Fork: in a child nothing is renewed and nothing is told of what the parent holds; the parent
 ///   goes on.
 #pragma once
@@ -52,8 +54,8 @@ using loss_handler = std::function<void(const loss& what)>;
 /// `internal`, `cause()` the last failure of a renewal.
 class lock_lost : public lock_error {
   public:
-    /// As with every `lock_error`, what is being handled becomes the cause.
-    lock_lost(loss_reason reason, const std::string& message, error_context context = {});
+    lock_lost(loss_reason reason, const std::string& message, error_context context = {},
+              std::exception_ptr cause = nullptr);
 
     [[nodiscard]] loss_reason reason() const noexcept { return reason_; }
 

@@ -63,8 +63,15 @@ struct release_error_context {
     release_source source;
 };
 
-/// Receives system failures of releases that nobody could be told of by an exception. It may be
-/// called from any thread; what it throws is swallowed.
+/// Receives system failures of releases that no exception can report, at most once for each lease:
+///
+/// - If the destructor of the lease, or `lock()`, waits for the release: on the calling thread,
+///   before it returns. A failure after `dispose_timeout` is not reported again.
+/// - If it does not wait, because an asynchronous call made the lease or an asynchronous release
+///   was in flight: on a thread of the library that runs nothing but handlers, after the
+///   destructor has returned.
+///
+/// It never runs inside an unrelated call. What it throws is swallowed.
 using release_error_handler =
     std::function<void(const lock_error& error, const release_error_context& context)>;
 

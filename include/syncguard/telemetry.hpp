@@ -26,8 +26,9 @@ struct lock_event {
     /// Whether it did what was asked; for `is_locked`: whether it is locked; for `lookup`: whether
     /// there is a live lock. A system failure is false, without a reason.
     bool ok = false;
-    std::optional<std::string> key_hash;      ///< Where the operation names a key.
-    std::optional<std::string> lock_id_hash;  ///< Where it names, or made, a lock id.
+    std::optional<std::string> key_hash;  ///< Where the operation names a key.
+    /// Where it names, or made, a lock id, and `include_lock_id_hash` permits.
+    std::optional<std::string> lock_id_hash;
     std::optional<failure_reason> reason;
     std::optional<std::string> key;      ///< Raw. Only where `include_raw` permits.
     std::optional<std::string> lock_id;  ///< Raw. Only where `include_raw` permits.
@@ -41,6 +42,10 @@ struct telemetry_options {
     /// Whether events carry the raw key and lock id: a constant, or a decision per event (which
     /// sees the sanitised event). A predicate that throws means no.
     std::variant<bool, std::function<bool(const lock_event&)>> include_raw = false;
+
+    /// Whether events carry `lock_id_hash`. Without it, events of one lock can still be related by
+    /// `key_hash`. Who knows the hash of a lock id knows most of the id's bits; see SECURITY.md.
+    bool include_lock_id_hash = true;
 
     /// Events that may wait for a slow `on_event`. Further ones are dropped, and counted.
     std::size_t queue_capacity = 4096;
@@ -62,7 +67,8 @@ class telemetry_monitor {
     std::shared_ptr<telemetry_engine> engine_;
 };
 
-[[nodiscard]] telemetry_monitor observe(std::shared_ptr<engine> inner, telemetry_options options);
+[[nodiscard]] telemetry_monitor observe(std::shared_ptr<engine> inner, telemetry_options options,
+                                        warning_handler on_warning);
 
 }  // namespace detail
 
@@ -90,12 +96,15 @@ class observed_backend : public basic_backend<Capabilities> {
 /// for their arguments never reach the store and make no event. Throws `lock_error`
 /// (invalid_argument) if `on_event` is empty or `queue_capacity` is zero.
 ///
-/// When the last copy of the wrapped backend goes, events that wait are delivered first.
+/// When the last copy of the wrapped backend goes, events that wait are delivered first, for up to
+/// a second. Then those that are left are dropped, and `backend_options::on_warning` is told how
+/// many; a call of `on_event` that has not returned by then goes on after the end.
 template <lock_backend B>
 [[nodiscard]] observed_backend<typename B::capabilities_type> with_telemetry(
     const B& backend, telemetry_options options) {
     const auto& core = detail::access::core(backend);
-    return {detail::observe(core.store(), std::move(options)), core.options()};
+    return {detail::observe(core.store(), std::move(options), core.options().on_warning),
+            core.options()};
 }
 
 }  // namespace syncguard

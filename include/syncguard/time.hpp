@@ -1,6 +1,7 @@
 /// The clocks of a lock, and the one rule that says whether a lock is still alive.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 
@@ -22,9 +23,11 @@ inline constexpr milliseconds time_tolerance{1000};
     return expires_at > now - time_tolerance;
 }
 
-/// How long after `now` a lock can still be live, if nothing happens to it.
+/// How long after `now` a lock can still be live, if nothing happens to it. `expires_at` may come
+/// from another program: any value will do.
 [[nodiscard]] constexpr milliseconds longest_life(unix_time expires_at, unix_time now) noexcept {
-    return expires_at + time_tolerance - now;
+    constexpr milliseconds most = std::chrono::years{100};
+    return std::clamp(expires_at, now - most, now + most) + time_tolerance - now;
 }
 
 /// The clock by which a lease knows its own end. It never steps and, unlike

@@ -116,9 +116,10 @@ error_context context_of(const call& made) {
     try {
         throw;
     } catch (const lock_error& failure) {
-        throw lock_error(failure.code(), failure.what(), context_of(made));
+        throw lock_error(failure.code(), failure.what(), context_of(made), failure.cause());
     } catch (const std::exception& failure) {
-        throw lock_error(error_code::internal, failure.what(), context_of(made));
+        throw lock_error(error_code::internal, failure.what(), context_of(made),
+                         std::current_exception());
     }
 }
 
@@ -201,7 +202,8 @@ backend_core::lease_pointer backend_core::conclude_acquire(call& made, const out
 void backend_core::release_in_background(const lock_id& id, std::string_view key) const {
     auto owned_key = std::make_shared<const std::string>(key);
     const std::string_view stable_key = *owned_key;
-    const auto deadline = std::chrono::steady_clock::now() + options_.operation_timeout;
+    const auto deadline =
+        std::chrono::steady_clock::now() + bounded_wait(options_.operation_timeout);
     store_->start(release_request{id, stable_key}, {.deadline = deadline, .stop = {}},
                   [self = shared_from_this(), owned_key = std::move(owned_key)](std::exception_ptr,
                                                                                 outcome) {});
@@ -228,6 +230,10 @@ void backend_core::check_process() const {
 
 void backend_core::check_extend(const extend_options& options, const std::stop_token& stop) const {
     (void)checked_ttl(options.ttl);
+    check_limits(options.timeout, stop);
+}
+
+void backend_core::check_release(const call_options& options, const std::stop_token& stop) const {
     check_limits(options.timeout, stop);
 }
 

@@ -19,8 +19,8 @@ struct background_thread::shared_state {
     bool ending = false;
 };
 
-background_thread::background_thread(std::size_t capacity)
-    : state_(std::make_shared<shared_state>(capacity)) {}
+background_thread::background_thread(const char* name, std::size_t capacity)
+    : name_(name), state_(std::make_shared<shared_state>(capacity)) {}
 
 background_thread::~background_thread() {
     if (!thread_.is_left_behind()) {
@@ -38,7 +38,7 @@ bool background_thread::try_post(std::function<void()> task) {
     {
         const std::lock_guard guard(state_->mutex);
         if (state_->queue.size() >= state_->capacity) return false;
-        thread_.ensure_started([state = state_] { run(state); });
+        thread_.ensure_started(name_, [state = state_] { run(state); });
         state_->queue.push_back(std::move(task));
         ++state_->posted;
     }
@@ -52,6 +52,24 @@ bool background_thread::flush(milliseconds timeout) {
     const std::uint64_t target = state_->posted;
     return state_->changed.wait_for(guard, bounded_wait(timeout),
                                     [&] { return state_->finished >= target; });
+}
+
+std::size_t background_thread::end_within(milliseconds grace) noexcept {
+    if (thread_.is_left_behind()) return 0;
+    const auto deadline = std::chrono::steady_clock::now() + bounded_wait(grace);
+    std::deque<std::function<void()>> dropped;
+    {
+        std::unique_lock guard(state_->mutex);
+        state_->ending = true;
+        state_->changed.notify_all();
+        if (!thread_.is_current()) {
+            state_->changed.wait_until(guard, deadline,
+                                       [&] { return state_->finished == state_->posted; });
+            dropped.swap(state_->queue);
+        }
+    }
+    thread_.end_by(deadline);
+    return dropped.size();
 }
 
 void background_thread::run(const std::shared_ptr<shared_state>& state) {

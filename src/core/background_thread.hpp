@@ -14,14 +14,16 @@
 
 namespace syncguard {
 
-/// The thread starts with the first task. Destruction runs what is queued, then ends the thread;
-/// destroyed on the thread itself (by the last task), it lets the thread end on its own.
+/// The thread starts with the first task. Destruction runs what is queued, then ends the thread,
+/// unless `end_within` came first; destroyed on the thread itself (by the last task), it lets the
+/// thread end on its own.
 ///
 /// Thread safety: all members may be called concurrently. A forked child has no such thread: there
 /// `try_post` refuses, and destruction does not wait.
 class background_thread {
   public:
-    explicit background_thread(std::size_t capacity);
+    /// `name` is that of the thread.
+    background_thread(const char* name, std::size_t capacity);
     background_thread(const background_thread&) = delete;
     background_thread& operator=(const background_thread&) = delete;
     ~background_thread();
@@ -32,10 +34,15 @@ class background_thread {
     /// Waits until every task posted so far has run; false if `timeout` passes first.
     [[nodiscard]] bool flush(milliseconds timeout);
 
+    /// Ends the thread once the queue is empty. After `grace`, tasks that have not begun are
+    /// dropped, and a task that has begun is left alone. Returns how many were dropped.
+    std::size_t end_within(milliseconds grace) noexcept;
+
   private:
     struct shared_state;
     static void run(const std::shared_ptr<shared_state>& state);
 
+    const char* name_;
     std::shared_ptr<shared_state> state_;
     owned_thread thread_;
 };

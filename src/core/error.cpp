@@ -26,10 +26,11 @@ std::string_view to_string(error_code code) noexcept {
     return "Internal";
 }
 
-lock_error::lock_error(error_code code, const std::string& message, error_context context)
+lock_error::lock_error(error_code code, const std::string& message, error_context context,
+                       std::exception_ptr cause)
     : std::runtime_error(message),
       code_(code),
       context_(std::make_shared<const error_context>(std::move(context))),
-      cause_(std::current_exception()) {}
+      cause_(std::move(cause)) {}
 
 }  // namespace syncguard

@@ -1,4 +1,5 @@
 #include "fork_generation.hpp"
+#include "lease_keeper.hpp"
 #include "lease_supervision.hpp"
 #include "longest_wait.hpp"
 #include "release_errors.hpp"
@@ -31,7 +32,12 @@ lease_core::~lease_core() {
     // something: there it stays where it is.
     if (supervision_ == nullptr || !in_owning_process()) return;
     end_supervision();
-    delete supervision_.load();
+    std::unique_ptr<lease_supervision> supervision(supervision_.load());
+    if (!lease_keeper::runs_this_thread()) return;
+    supervision->left_behind = {.backend = std::move(backend_),
+                                .on_release_error = std::move(on_release_error_)};
+    lease_keeper::of_this_process().handlers().submit(*supervision.release(),
+                                                      handler_threads::urgency::handler);
 }
 
 bool lease_core::in_owning_process() const noexcept {
@@ -96,10 +102,11 @@ void lease_core::end_release(bool failed) noexcept {
     state expected = state::releasing;
     state_.compare_exchange_strong(expected, failed ? state::in_doubt : state::gone);
     // The lease is gone, so this is the last chance to free the lock.
-    if (failed && disposed_while_releasing_.exchange(false)) dispose_in_background(nullptr);
+    if (failed && disposed_while_releasing_.exchange(false)) dispose_in_background();
 }
 
 release_result lease_core::release(const call_options& options, std::stop_token stop) {
+    backend_->check_release(options, stop);
     if (!begin_release()) return {};
     try {
         const release_result result = backend_->release(id_, key_, options, std::move(stop));
@@ -113,17 +120,29 @@ release_result lease_core::release(const call_options& options, std::stop_token 
 
 void lease_core::start_release(const call_options& options, std::stop_token stop,
                                std::function<void(std::exception_ptr, release_result)> done) {
+    try {
+        backend_->check_release(options, stop);
+    } catch (...) {
+        done(std::current_exception(), {});
+        return;
+    }
     if (!begin_release()) {
         done(nullptr, {});
         return;
     }
-    backend_->start_release(id_, key_, options, std::move(stop),
-                            [self = shared_from_this(), done = std::move(done)](
-                                std::exception_ptr failure, release_result result) mutable {
-                                self->end_release(failure != nullptr);
-                                self.reset();
-                                done(std::move(failure), result);
-                            });
+    std::function<void(std::exception_ptr, release_result)> finish;
+    try {
+        finish = [self = shared_from_this(), done = std::move(done)](
+                     std::exception_ptr failure, release_result result) mutable {
+            self->end_release(failure != nullptr);
+            self.reset();
+            done(std::move(failure), result);
+        };
+    } catch (...) {
+        end_release(true);
+        throw;
+    }
+    backend_->start_release(id_, key_, options, std::move(stop), std::move(finish));
 }
 
 /// Nothing if the lease is not valid: an expired lock is never revived, so there is nothing to ask.
@@ -258,7 +277,7 @@ void lease_core::dispose() noexcept {
 std::optional<bool> lease_core::release_at_the_end() noexcept {
     const auto& limit = backend_->options().dispose_timeout;
     if (how_to_dispose_ == disposal::background) {
-        dispose_in_background(nullptr);
+        dispose_in_background();
         return {};
     }
     if (!limit) {
@@ -276,14 +295,16 @@ std::optional<bool> lease_core::release_at_the_end() noexcept {
         std::mutex mutex;
         std::condition_variable changed;
         bool finished = false;
+        std::exception_ptr failure;
         std::optional<bool> had_it;
     };
     try {
         auto meeting = std::make_shared<rendezvous>();
-        dispose_in_background([meeting](std::optional<bool> had_it) {
+        start_release({}, {}, [meeting](std::exception_ptr failure, release_result result) {
             const std::lock_guard guard(meeting->mutex);
             meeting->finished = true;
-            meeting->had_it = had_it;
+            if (!failure) meeting->had_it = result.ok;
+            meeting->failure = std::move(failure);
             meeting->changed.notify_one();
         });
         std::unique_lock guard(meeting->mutex);
@@ -294,6 +315,7 @@ std::optional<bool> lease_core::release_at_the_end() noexcept {
                              "background",
                              {.key = key_, .lock_id = id_.to_string()});
         }
+        if (meeting->failure) std::rethrow_exception(meeting->failure);
         return meeting->had_it;
     } catch (...) {
         report(std::current_exception());
@@ -301,28 +323,30 @@ std::optional<bool> lease_core::release_at_the_end() noexcept {
     return {};
 }
 
-void lease_core::dispose_in_background(
-    const std::function<void(std::optional<bool>)>& finished) noexcept {
+void lease_core::dispose_in_background() noexcept {
     try {
-        start_release({}, {},
-                      [self = shared_from_this(), finished](std::exception_ptr failure,
-                                                            release_result result) mutable {
-                          const auto had_it = failure ? std::nullopt : std::optional(result.ok);
-                          if (failure) self->report(std::move(failure));
-                          self.reset();
-                          if (finished) finished(had_it);
-                      });
+        start_release({}, {}, [self = shared_from_this()](std::exception_ptr failure, auto) {
+            if (failure) self->report_on_handler_thread(std::move(failure));
+        });
     } catch (...) {
-        report(std::current_exception());
-        if (finished) finished({});
+        report_on_handler_thread(std::current_exception());
     }
 }
 
-void lease_core::report(std::exception_ptr failure) const noexcept {
+/// A thread that does the I/O may be that of any caller, in the middle of an unrelated call.
+void lease_core::report_on_handler_thread(std::exception_ptr failure) noexcept {
+    try {
+        lease_keeper::of_this_process().handlers().post(
+            [self = shared_from_this(), failure = std::move(failure)] { self->report(failure); });
+    } catch (...) {  // no memory to report with
+    }
+}
+
+void lease_core::report(const std::exception_ptr& failure) noexcept {
+    if (has_reported_.exchange(true)) return;
     const auto& handler =
         on_release_error_ ? on_release_error_ : backend_->options().on_release_error;
-    report_release_error(handler, std::move(failure),
-                         {.key = key_, .lock_id = id_.str(), .source = source_});
+    report_release_error(handler, failure, {.key = key_, .lock_id = id_.str(), .source = source_});
 }
 
 }  // namespace syncguard::detail

@@ -13,14 +13,14 @@ namespace syncguard::detail {
 
 namespace {
 
-[[noreturn]] void throw_lost(loss_reason reason, error_context context) {
+[[noreturn]] void throw_lost(loss_reason reason, error_context context, std::exception_ptr cause) {
     throw lock_lost(reason,
                     reason == loss_reason::expired
                         ? "the time of the lock passed while the function ran; check what it did, "
                           "and renew the lock (auto_extend) or choose a longer TTL"
                         : "the lock was gone before the function had ended: somebody released it, "
                           "or the store lost it; check what the function did",
-                    std::move(context));
+                    std::move(context), std::move(cause));
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ lease_supervision* lease_core::supervise() {
         keeper.ensure_started();
     } catch (const std::system_error&) {
         throw lock_error(error_code::internal, "no thread can be started that looks after the lock",
-                         {.key = key_, .lock_id = id_.to_string()});
+                         {.key = key_, .lock_id = id_.to_string()}, std::current_exception());
     }
     auto made = std::make_unique<lease_supervision>(*this);
     if (!supervision_.compare_exchange_strong(known, made.get())) return known;
@@ -143,17 +143,10 @@ void lease_core::finish_work() {
     detach();  // one attempt: whether it failed was told
 
     error_context context{.key = key_, .lock_id = id_.to_string()};
-    if (!held_to_the_end) {
-        if (!cause) throw_lost(reason, std::move(context));
-        try {
-            std::rethrow_exception(std::move(cause));
-        } catch (...) {
-            throw_lost(reason, std::move(context));
-        }
-    }
+    if (!held_to_the_end) throw_lost(reason, std::move(context), std::move(cause));
     // A release that merely came late proves nothing: the work was done by then.
     if (had_it == false && lease_clock::now() < deadline()) {
-        throw_lost(loss_reason::not_held, std::move(context));
+        throw_lost(loss_reason::not_held, std::move(context), nullptr);
     }
 }
 

@@ -1,6 +1,7 @@
 #include "lease_keeper.hpp"
 
 #include "fork_generation.hpp"
+#include "library_thread.hpp"
 
 #include <syncguard/detail/lease_core.hpp>
 
@@ -22,6 +23,8 @@ constexpr std::chrono::seconds longest_sleep{1};
 /// from answering others for a while: after so many it gets a moment for those.
 constexpr std::size_t errands_at_a_time = 256;
 constexpr milliseconds breather{5};
+
+thread_local bool is_keeper_thread = false;
 
 renewal_step next_step_of(const lease_supervision& whose, lease_clock::time_point now) noexcept {
     return next_step({.renewed_at = whose.lease.renewed_at(),
@@ -45,6 +48,10 @@ lease_keeper& lease_keeper::of_this_process() {
     return *known;
 }
 
+bool lease_keeper::runs_this_thread() noexcept {
+    return is_keeper_thread;
+}
+
 lease_keeper::lease_keeper() : process_(fork_generation()) {
     errands_.reserve(errands_at_a_time);
 }
@@ -52,8 +59,8 @@ lease_keeper::lease_keeper() : process_(fork_generation()) {
 void lease_keeper::ensure_started() {
     const std::lock_guard guard(mutex_);
     if (started_) return;
-    announcer_.ensure_started();
-    std::thread([this] { run(); }).detach();
+    handlers_.ensure_started();
+    start_thread("syncguard-lease", [this] { run(); }).detach();
     started_ = true;
 }
 
@@ -121,6 +128,7 @@ void lease_keeper::plan(lease_supervision& whose) noexcept {
 }
 
 void lease_keeper::run() {
+    is_keeper_thread = true;
     std::unique_lock guard(mutex_);
     while (true) {
         const auto now = lease_clock::now();
@@ -150,7 +158,7 @@ void lease_keeper::collect_errands(lease_clock::time_point now) {
         if (step.what != renewal_step::kind::wait) {
             auto lease = next.lease.weak_from_this().lock();
             if (!lease) continue;  // its destructor waits for the mutex
-            errands_.push_back({std::move(lease), next, step.what, next.renewal_ttl});
+            errands_.push_back({std::move(lease), step.what, next.renewal_ttl});
         }
         if (step.what == renewal_step::kind::give_up) continue;
         if (step.what == renewal_step::kind::renew) next.renewal_under_way = true;
@@ -160,15 +168,13 @@ void lease_keeper::collect_errands(lease_clock::time_point now) {
 }
 
 void lease_keeper::do_errands() noexcept {
-    for (auto& each : errands_) {
-        if (each.what == renewal_step::kind::renew) {
-            each.lease->start_renewal(each.ttl);
-        } else {
-            each.lease->expire();
-        }
-        // The last owner of a store may take a while to end it, which is not for this thread.
-        if (each.lease.use_count() == 1) announcer_.drop(each.whose, std::move(each.lease));
+    {
+        const handler_threads::batch expired_together(handlers_);
+        for (const auto& each : errands_)
+            if (each.what == renewal_step::kind::give_up) each.lease->expire();
     }
+    for (const auto& each : errands_)
+        if (each.what == renewal_step::kind::renew) each.lease->start_renewal(each.ttl);
     errands_.clear();
 }
 

@@ -1,6 +1,7 @@
 /// Looks after all leases of a process that are to be renewed, or whose loss is to be told.
 #pragma once
 
+#include "handler_threads.hpp"
 #include "lease_supervision.hpp"
 #include "loss_announcer.hpp"
 #include "renewal_plan.hpp"
@@ -17,7 +18,7 @@ namespace syncguard {
 
 /// One thread knows when something has to be done for any of them; what that is, a request to the
 /// store or the announcement of a loss, is only begun there. It never waits for a store, nor for
-/// user code.
+/// user code. A lease or store that ends there is destroyed by another thread.
 ///
 /// Thread safety: all members may be called concurrently, in the process that a lease belongs to.
 class lease_keeper {
@@ -53,6 +54,10 @@ class lease_keeper {
     void forget(lease_supervision& whose) noexcept;
 
     [[nodiscard]] loss_announcer& announcer() noexcept { return announcer_; }
+    [[nodiscard]] handler_threads& handlers() noexcept { return handlers_; }
+
+    /// Whether the calling thread is that of a keeper.
+    [[nodiscard]] static bool runs_this_thread() noexcept;
 
   private:
     struct due_of {
@@ -63,7 +68,6 @@ class lease_keeper {
     /// A lease that something has to be done for, out of the mutex.
     struct errand {
         std::shared_ptr<detail::lease_core> lease;
-        lease_supervision& whose;
         renewal_step::kind what;
         milliseconds ttl;
     };
@@ -75,7 +79,8 @@ class lease_keeper {
     void do_errands() noexcept;
 
     const std::uint32_t process_;
-    loss_announcer announcer_;
+    handler_threads handlers_;
+    loss_announcer announcer_{handlers_};
 
     std::mutex mutex_;
     std::condition_variable changed_;

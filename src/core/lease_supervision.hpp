@@ -1,10 +1,12 @@
 /// What is known of a lease that is renewed or whose loss is to be told. Most leases have none.
 #pragma once
 
+#include "handler_threads.hpp"
+
 #include <syncguard/loss.hpp>
+#include <syncguard/options.hpp>
 #include <syncguard/time.hpp>
 
-#include <boost/intrusive/list_hook.hpp>
 #include <boost/intrusive/set_hook.hpp>
 
 #include <exception>
@@ -16,13 +18,17 @@
 namespace syncguard {
 
 namespace detail {
+class backend_core;
 class lease_core;
-}
+}  // namespace detail
 
 /// All memory that a renewal's schedule and the announcement of a loss need is in here: neither can
 /// fail for want of it.
-struct lease_supervision : boost::intrusive::set_base_hook<>, boost::intrusive::list_base_hook<> {
+struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task {
     explicit lease_supervision(detail::lease_core& whose) noexcept : lease(whose) {}
+
+    /// Tells of the loss, or destroys what is left of the lease.
+    void run() noexcept override;
 
     detail::lease_core& lease;  ///< Owns this.
 
@@ -39,8 +45,17 @@ struct lease_supervision : boost::intrusive::set_base_hook<>, boost::intrusive::
     std::shared_ptr<detail::lease_core> kept_until_told;
     std::stop_source stop{std::nostopstate};  ///< Made when somebody asks for it.
     loss_handler handler;
-    std::thread::id teller;  ///< Who is telling right now.
-    bool closed = false;     ///< Nothing is to be told any more.
+    std::thread::id teller;       ///< Who is telling right now.
+    bool handler_is_due = false;  ///< Stop is requested already: the handler is called in any case.
+    bool closed = false;          ///< Nothing else is to be told any more.
+
+    /// Members of a lease that was destroyed on the keeper's thread. Their destructors may block,
+    /// so another thread runs them.
+    struct remains {
+        std::shared_ptr<const detail::backend_core> backend;
+        release_error_handler on_release_error;
+    };
+    std::optional<remains> left_behind;
 };
 
 }  // namespace syncguard

@@ -146,7 +146,8 @@ class waiting_caller {
             try {
                 std::rethrow_exception(last_failure_);
             } catch (const lock_error& failure) {
-                throw lock_error(error_code::acquisition_timeout, failure.what(), context);
+                throw lock_error(error_code::acquisition_timeout, failure.what(), context,
+                                 last_failure_);
             }
         }
         const auto waited =

@@ -7,9 +7,10 @@
 
 namespace syncguard {
 
-/// `wanted`, but at most a year: the sum of the present and `milliseconds::max()` overflows.
+/// `wanted`, but at least nothing and at most a year: the sum of the present and
+/// `milliseconds::max()` or `milliseconds::min()` overflows.
 [[nodiscard]] constexpr milliseconds bounded_wait(milliseconds wanted) noexcept {
-    return std::min(wanted, milliseconds{std::chrono::years{1}});
+    return std::clamp(wanted, milliseconds{0}, milliseconds{std::chrono::years{1}});
 }
 
 }  // namespace syncguard

@@ -1,5 +1,7 @@
 #include "loss_announcer.hpp"
 
+#include "lease_keeper.hpp"
+
 #include <syncguard/detail/lease_core.hpp>
 
 #include <utility>
@@ -8,28 +10,26 @@ namespace syncguard {
 
 namespace {
 
-/// So many callbacks can block before others are told late.
-constexpr int most_threads = 4;
-
 /// User code; whatever it does to this thread must not end it.
-void tell(const loss_handler& handler, const loss& what) noexcept {
+void call(const loss_handler& handler, const loss& what) noexcept {
     try {
-        if (handler) handler(what);
+        handler(what);
     } catch (...) {  // as promised to those who throw
     }
 }
 
-}  // namespace
-
-void loss_announcer::ensure_started() {
-    const std::lock_guard guard(mutex_);
-    if (threads_ == 0) start_thread();
+bool awaits_stop_request(const lease_supervision& lost) noexcept {
+    return lost.stop.stop_possible() && !lost.stop.stop_requested();
 }
 
-/// With the lock held.
-void loss_announcer::start_thread() {
-    std::thread([this] { run(); }).detach();
-    ++threads_;
+}  // namespace
+
+void lease_supervision::run() noexcept {
+    if (left_behind) {
+        delete this;
+    } else {
+        lease_keeper::of_this_process().announcer().tell(*this);
+    }
 }
 
 void loss_announcer::announce(lease_supervision& whose, std::shared_ptr<detail::lease_core> lease,
@@ -37,28 +37,15 @@ void loss_announcer::announce(lease_supervision& whose, std::shared_ptr<detail::
     const std::lock_guard guard(mutex_);
     if (whose.closed || whose.lost) return;
     whose.lost = std::move(what);
-    enqueue(whose, std::move(lease));
-}
-
-void loss_announcer::drop(lease_supervision& whose,
-                          std::shared_ptr<detail::lease_core> lease) noexcept {
-    const std::lock_guard guard(mutex_);
-    if (!whose.kept_until_told) enqueue(whose, std::move(lease));
+    if (whose.handler || awaits_stop_request(whose)) enqueue(whose, std::move(lease));
 }
 
 /// With the lock held.
 void loss_announcer::enqueue(lease_supervision& whose,
                              std::shared_ptr<detail::lease_core> lease) noexcept {
+    using enum handler_threads::urgency;
     whose.kept_until_told = std::move(lease);
-    lost_.push_back(whose);
-    // Not merely if none is idle: one that is may be meant for another loss already.
-    if (lost_.size() > idle_threads_ && threads_ < most_threads) {
-        try {
-            start_thread();
-        } catch (const std::exception&) {  // then one of the others will do it
-        }
-    }
-    has_news_.notify_one();
+    threads_.submit(whose, awaits_stop_request(whose) ? stop_request : handler);
 }
 
 std::stop_token loss_announcer::token_of(lease_supervision& whose) {
@@ -77,7 +64,9 @@ void loss_announcer::set_handler(lease_supervision& whose, loss_handler handler)
     if (whose.closed) return;
     whose.handler.swap(handler);
     const bool will_be_told = whose.kept_until_told || whose.teller != std::thread::id();
-    if (whose.lost && !will_be_told) enqueue(whose, whose.lease.shared_from_this());
+    if (whose.lost && whose.handler && !will_be_told) {
+        enqueue(whose, whose.lease.shared_from_this());
+    }
 }
 
 void loss_announcer::close(lease_supervision& whose) noexcept {
@@ -85,48 +74,44 @@ void loss_announcer::close(lease_supervision& whose) noexcept {
     loss_handler dropped_handler;
     const std::lock_guard guard(mutex_);
     whose.closed = true;
+    if (whose.handler_is_due) return;
     dropped_handler.swap(whose.handler);
-    if (!whose.kept_until_told) return;
-    dropped_lease = std::move(whose.kept_until_told);
-    lost_.erase(lost_.iterator_to(whose));
+    if (threads_.withdraw(whose)) dropped_lease = std::move(whose.kept_until_told);
 }
 
 void loss_announcer::wait_until_told(lease_supervision& whose) {
+    if (handler_threads::run_this_thread()) return;
     std::unique_lock guard(mutex_);
-    if (whose.teller == std::this_thread::get_id()) return;
-    told_.wait(guard, [&] { return whose.teller == std::thread::id(); });
+    told_.wait(guard, [&] { return whose.teller == std::thread::id() && !whose.handler_is_due; });
 }
 
-void loss_announcer::run() {
+void loss_announcer::tell(lease_supervision& lost) noexcept {
+    // Released last and without the lock: it owns `lost`, and may be the last owner of its store.
+    std::shared_ptr<detail::lease_core> lease;
     std::unique_lock guard(mutex_);
-    while (true) {
-        ++idle_threads_;
-        has_news_.wait(guard, [&] { return !lost_.empty(); });
-        --idle_threads_;
-        auto& next = lost_.front();
-        lost_.pop_front();
-        auto lease = std::move(next.kept_until_told);
-        if (next.lost && !next.closed) tell_of(next, guard);
-        // The last owner of a store may take a while to end it.
-        guard.unlock();
-        lease.reset();
-        guard.lock();
-    }
-}
-
-void loss_announcer::tell_of(lease_supervision& lost, std::unique_lock<std::mutex>& guard) {
+    lease = std::move(lost.kept_until_told);
+    if (lost.closed && !lost.handler_is_due) return;
     lost.teller = std::this_thread::get_id();
-    const loss what = *lost.lost;
-    auto stop = lost.stop;
-    do {
-        auto handler = std::exchange(lost.handler, {});
+    if (awaits_stop_request(lost)) {
+        lost.handler_is_due = bool(lost.handler);
+        auto stop = lost.stop;
         guard.unlock();
         stop.request_stop();
-        tell(handler, what);
-        handler = nullptr;
         guard.lock();
-        // Another may have been set while this one ran.
-    } while (lost.handler);
+        lost.handler_is_due = lost.handler_is_due && lost.handler;
+        // Other leases' stop requests come before this one's handler.
+        if (lost.handler) enqueue(lost, std::move(lease));
+    } else {
+        const loss what = *lost.lost;
+        lost.handler_is_due = false;
+        // Another may be set while one runs.
+        while (auto handler = std::exchange(lost.handler, {})) {
+            guard.unlock();
+            call(handler, what);
+            handler = nullptr;
+            guard.lock();
+        }
+    }
     lost.teller = {};
     told_.notify_all();
 }

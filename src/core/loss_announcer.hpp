@@ -1,30 +1,25 @@
 /// Tells of lost locks, on threads that nothing else depends on.
 #pragma once
 
+#include "handler_threads.hpp"
 #include "lease_supervision.hpp"
 
-#include <boost/intrusive/list.hpp>
-
 #include <condition_variable>
-#include <cstddef>
 #include <mutex>
 
 namespace syncguard {
 
-/// Never destroyed: its threads run as long as the process.
-///
 /// Thread safety: all members may be called concurrently.
 class loss_announcer {
   public:
-    /// Throws `std::system_error`. Before anything is announced.
-    void ensure_started();
+    explicit loss_announcer(handler_threads& threads) noexcept : threads_(threads) {}
 
     /// Has the loss told, unless `close` came first. `lease` is kept until that has been done.
     void announce(lease_supervision& whose, std::shared_ptr<detail::lease_core> lease,
                   loss what) noexcept;
 
-    /// Lets go of a lease whose supervision is over, on one of the threads.
-    void drop(lease_supervision& whose, std::shared_ptr<detail::lease_core> lease) noexcept;
+    /// Requests stop, or calls the handler. On one of the threads.
+    void tell(lease_supervision& lost) noexcept;
 
     [[nodiscard]] std::stop_token token_of(lease_supervision& whose);
 
@@ -34,21 +29,16 @@ class loss_announcer {
     /// From now on nothing is told.
     void close(lease_supervision& whose) noexcept;
 
-    /// Waits while the loss is being told, unless it is the calling thread that tells.
+    /// Waits while the loss is being told, except on a thread that runs handlers: those of
+    /// different leases must not wait for each other.
     void wait_until_told(lease_supervision& whose);
 
   private:
-    void run();
-    void tell_of(lease_supervision& lost, std::unique_lock<std::mutex>& guard);
     void enqueue(lease_supervision& whose, std::shared_ptr<detail::lease_core> lease) noexcept;
-    void start_thread();
 
+    handler_threads& threads_;
     std::mutex mutex_;
-    std::condition_variable has_news_;
     std::condition_variable told_;
-    boost::intrusive::list<lease_supervision> lost_;
-    int threads_ = 0;
-    std::size_t idle_threads_ = 0;
 };
 
 }  // namespace syncguard

@@ -11,9 +11,10 @@ namespace syncguard {
 
 namespace {
 
-/// Threads that nobody could wait for because they ended their own owner. They are about to end,
-/// and the process waits for that before its libraries clean up: OpenSSL, for one, frees what it
-/// keeps for each thread, and must not do so while a thread does the same.
+/// Threads that nobody could wait for, because they ended their own owner or run user code that
+/// does not return. Most are about to end, and the process waits for that before its libraries
+/// clean up: OpenSSL, for one, frees what it keeps for each thread, and must not do so while a
+/// thread does the same.
 class stragglers {
   public:
     static stragglers& of_this_process() {
@@ -81,6 +82,15 @@ owned_thread::owned_thread() : process_(fork_generation()) {}
 
 bool owned_thread::is_left_behind() const noexcept {
     return process_ != fork_generation();
+}
+
+void owned_thread::end_by(std::chrono::steady_clock::time_point deadline) {
+    const bool must_wait =
+        thread_.joinable() && !is_left_behind() && thread_.get_id() != std::this_thread::get_id();
+    if (must_wait && body_ended_.wait_until(deadline) != std::future_status::ready) {
+        stragglers::of_this_process().add(std::move(thread_), std::move(body_ended_));
+    }
+    end();
 }
 
 void owned_thread::end() {

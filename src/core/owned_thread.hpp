@@ -2,6 +2,9 @@
 /// can wait for it.
 #pragma once
 
+#include "library_thread.hpp"
+
+#include <chrono>
 #include <cstdint>
 #include <future>
 #include <thread>
@@ -14,13 +17,13 @@ class owned_thread {
     owned_thread();
 
     /// Starts the thread if that has not been done. What `body` refers to must be shared with it:
-    /// it can go on for a moment after `end`. One caller at a time.
+    /// it can go on after `end` and `end_by`. One caller at a time.
     template <class Body>
-    void ensure_started(Body body) {
+    void ensure_started(const char* name, Body body) {
         if (thread_.joinable()) return;
         std::promise<void> ended;
         body_ended_ = ended.get_future();
-        thread_ = std::thread([body = std::move(body), ended = std::move(ended)]() mutable {
+        thread_ = start_thread(name, [body = std::move(body), ended = std::move(ended)]() mutable {
             body();
             ended.set_value();
         });
@@ -31,9 +34,17 @@ class owned_thread {
     /// own reference is never given up.
     [[nodiscard]] bool is_left_behind() const noexcept;
 
+    [[nodiscard]] bool is_current() const noexcept {
+        return thread_.get_id() == std::this_thread::get_id();
+    }
+
     /// Waits until `body`, which has been told to, returns. In a forked child it only lets go;
     /// called on the thread itself, it leaves the waiting to the end of the process.
     void end();
+
+    /// Likewise, but where `body` has not returned by then, the thread goes on alone. A process
+    /// that ends waits for it for a moment.
+    void end_by(std::chrono::steady_clock::time_point deadline);
 
   private:
     std::thread thread_;

@@ -26,24 +26,24 @@ void print_by_default(const lock_error& failure, const release_error_context& co
     std::cerr << line;
 }
 
-lock_error as_lock_error(std::exception_ptr failure) {
+lock_error as_lock_error(const std::exception_ptr& failure) {
     try {
-        std::rethrow_exception(std::move(failure));
+        std::rethrow_exception(failure);
     } catch (const lock_error& known) {
         return known;
     } catch (const std::exception& other) {
-        return {error_code::internal, other.what()};
+        return {error_code::internal, other.what(), {}, failure};
     } catch (...) {
-        return {error_code::internal, "an exception of unknown type"};
+        return {error_code::internal, "an exception of unknown type", {}, failure};
     }
 }
 
 }  // namespace
 
-void report_release_error(const release_error_handler& handler, std::exception_ptr failure,
+void report_release_error(const release_error_handler& handler, const std::exception_ptr& failure,
                           const release_error_context& context) noexcept {
     try {
-        const lock_error error = as_lock_error(std::move(failure));
+        const lock_error error = as_lock_error(failure);
         if (handler) {
             handler(error, context);
         } else {

@@ -8,7 +8,7 @@
 namespace syncguard {
 
 /// Hands a failure to `handler`, or to the default where that is empty. Never throws.
-void report_release_error(const release_error_handler& handler, std::exception_ptr failure,
+void report_release_error(const release_error_handler& handler, const std::exception_ptr& failure,
                           const release_error_context& context) noexcept;
 
 }  // namespace syncguard

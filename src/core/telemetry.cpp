@@ -1,9 +1,12 @@
 #include "background_thread.hpp"
+#include "lease_keeper.hpp"
+#include "warning.hpp"
 
 #include <syncguard/key.hpp>
 #include <syncguard/telemetry.hpp>
 
 #include <atomic>
+#include <string>
 #include <utility>
 
 namespace syncguard {
@@ -61,6 +64,9 @@ observation describe(const request& what) {
     return std::visit([](const auto& typed) { return describe(typed); }, what);
 }
 
+/// How long the end of an engine waits for `on_event`.
+constexpr milliseconds farewell{1000};
+
 /// What the telemetry thread needs; it outlives the engine while events wait.
 class event_sink {
   public:
@@ -79,7 +85,7 @@ class event_sink {
         // A lock id that was made for an attempt and not granted never became a lock.
         const bool has_id = seen.id && (seen.type != event_type::acquire || seen.ok);
         if (seen.key) event.key_hash = hash_key(*seen.key);
-        if (has_id) event.lock_id_hash = hash_key(seen.id->str());
+        if (has_id && options_.include_lock_id_hash) event.lock_id_hash = hash_key(seen.id->str());
         if (raw_wanted(event)) {
             event.key = seen.key;
             if (has_id) event.lock_id = seen.id->to_string();
@@ -104,10 +110,17 @@ class event_sink {
 
 class telemetry_engine : public engine {
   public:
-    telemetry_engine(std::shared_ptr<engine> inner, telemetry_options options)
+    telemetry_engine(std::shared_ptr<engine> inner, telemetry_options options,
+                     warning_handler on_warning)
         : inner_(std::move(inner)),
-          events_(options.queue_capacity),
-          sink_(std::make_shared<const event_sink>(std::move(options))) {}
+          events_("syncguard-event", options.queue_capacity),
+          sink_(std::make_shared<const event_sink>(std::move(options))),
+          on_warning_(std::move(on_warning)) {}
+    telemetry_engine(const telemetry_engine&) = delete;
+    telemetry_engine& operator=(const telemetry_engine&) = delete;
+    ~telemetry_engine() override {
+        if (const auto dropped = events_.end_within(farewell); dropped > 0) warn_of(dropped);
+    }
 
     [[nodiscard]] bool tells_when_free() const noexcept override {
         return inner_->tells_when_free();
@@ -149,6 +162,19 @@ class telemetry_engine : public engine {
     [[nodiscard]] bool flush(milliseconds timeout) { return events_.flush(timeout); }
 
   private:
+    /// On another thread: the caller that ends the engine may hold a mutex that the handler needs.
+    void warn_of(std::size_t dropped) noexcept {
+        try {
+            lease_keeper::of_this_process().handlers().post([on_warning = std::move(on_warning_),
+                                                             count = std::to_string(dropped)] {
+                warn(on_warning, count +
+                                     " telemetry events were dropped at the end of their backend, "
+                                     "because on_event did not return in time");
+            });
+        } catch (...) {  // no memory to warn with
+        }
+    }
+
     void publish(observation seen, const outcome& answer) noexcept {
         seen.ok = answer.ok;
         seen.reason = answer.reason;
@@ -164,6 +190,7 @@ class telemetry_engine : public engine {
     std::shared_ptr<engine> inner_;
     background_thread events_;
     std::shared_ptr<const event_sink> sink_;
+    warning_handler on_warning_;
     std::atomic<std::uint64_t> dropped_{0};
 };
 
@@ -182,15 +209,16 @@ std::shared_ptr<engine> telemetry_monitor::as_engine() const {
     return engine_;
 }
 
-telemetry_monitor observe(std::shared_ptr<engine> inner, telemetry_options options) {
+telemetry_monitor observe(std::shared_ptr<engine> inner, telemetry_options options,
+                          warning_handler on_warning) {
     if (!options.on_event) {
         throw lock_error(error_code::invalid_argument, "telemetry needs an on_event callback");
     }
     if (options.queue_capacity == 0) {
         throw lock_error(error_code::invalid_argument, "queue_capacity must be at least 1");
     }
-    return telemetry_monitor(
-        std::make_shared<telemetry_engine>(std::move(inner), std::move(options)));
+    return telemetry_monitor(std::make_shared<telemetry_engine>(
+        std::move(inner), std::move(options), std::move(on_warning)));
 }
 
 }  // namespace detail

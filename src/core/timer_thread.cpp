@@ -38,7 +38,7 @@ timer_thread::~timer_thread() {
 
 timer_thread::ticket timer_thread::schedule(clock::time_point due, std::function<void()> task) {
     const std::lock_guard guard(state_->mutex);
-    thread_.ensure_started([state = state_] { run(state); });
+    thread_.ensure_started("syncguard-timer", [state = state_] { run(state); });
     const ticket which = ++state_->last;
     const auto place = state_->tasks.emplace(due, shared_state::entry{which, std::move(task)});
     state_->by_ticket.emplace(which, place);

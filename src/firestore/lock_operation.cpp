@@ -58,7 +58,8 @@ boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interru
         // The server did answer, again and again.
         throw lock_error(error_code::service_unavailable,
                          "nothing came off in time at " + store.server().where() +
-                             ": others kept changing the same documents; try again");
+                             ": others kept changing the same documents; try again",
+                         {}, std::current_exception());
     }
 }
 

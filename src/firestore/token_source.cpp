@@ -127,7 +127,8 @@ asio::awaitable<void> token_source::fetch([[maybe_unused]] errand mine) {
         const bool has_no_account = answer && answer->status == not_found;
         failure_ = is_nobody_there || has_no_account ? explained(why) : why;
     } catch (const std::exception& why) {
-        failure_.emplace(error_code::internal, why.what());
+        failure_.emplace(error_code::internal, why.what(), error_context{},
+                         std::current_exception());
     }
     if (failure_) {
         // Without a token that still serves, whoever needs one tries again at once.

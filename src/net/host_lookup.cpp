@@ -1,5 +1,7 @@
 #include "host_lookup.hpp"
 
+#include "../core/library_thread.hpp"
+
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -43,15 +45,19 @@ asio::awaitable<std::vector<tcp::endpoint>> find_host(asio::io_context& context,
     }
     // Asked anew for each connection: a name may come to mean another server.
     const auto search = std::make_shared<lookup>(context);
-    search->resolver.async_resolve(origin.host, std::to_string(origin.port),
-                                   [search](const boost::system::error_code& problem,
-                                            const tcp::resolver::results_type& results) {
-                                       search->has_ended = true;
-                                       search->problem = problem;
-                                       for (const auto& each : results)
-                                           search->found.push_back(each.endpoint());
-                                       search->done.cancel();
-                                   });
+    const auto take_results = [search](const boost::system::error_code& problem,
+                                       const tcp::resolver::results_type& results) {
+        search->has_ended = true;
+        search->problem = problem;
+        for (const auto& each : results)
+            search->found.push_back(each.endpoint());
+        search->done.cancel();
+    };
+    {
+        // The first lookup of a context starts a thread of Asio.
+        const signals_blocked inherited;
+        search->resolver.async_resolve(origin.host, std::to_string(origin.port), take_results);
+    }
     std::function<void()> stop = [search] { search->done.cancel(); };
     const interruption::scope waiting(limits, std::move(stop));
     search->done.expires_at(until);

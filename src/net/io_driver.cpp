@@ -401,7 +401,8 @@ void io_driver::start_thread() {
     // The thread itself may have brought about the end, with work left that nobody waits for.
     if (ending_) return;
     // The thread may be the last to let go of its owner.
-    thread_.ensure_started([this, keep_alive = whose_.shared_from_this()] { run_thread(); });
+    thread_.ensure_started("syncguard-io",
+                           [this, keep_alive = whose_.shared_from_this()] { run_thread(); });
 }
 
 void io_driver::run_thread() {

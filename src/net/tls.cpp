@@ -6,6 +6,8 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include <exception>
+
 namespace syncguard::net {
 
 namespace {
@@ -56,7 +58,8 @@ boost::asio::ssl::context make_tls_context(const tls_files& files) try {
     return made;
 } catch (const boost::system::system_error& problem) {
     throw lock_error(error_code::internal,
-                     std::string("OpenSSL cannot be set up for TLS: ") + problem.what());
+                     std::string("OpenSSL cannot be set up for TLS: ") + problem.what(), {},
+                     std::current_exception());
 }
 
 void expect_host(SSL* session, const std::string& host) {

@@ -1,5 +1,6 @@
 #include "connection.hpp"
 
+#include "../net/without_signals.hpp"
 #include "server_error.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -150,7 +151,7 @@ asio::awaitable<std::vector<candidate>> connection::resolve() {
 asio::awaitable<void> connection::look_up(const candidate& named, std::vector<candidate>& found,
                                           std::string& problem) {
     boost::system::error_code failure;
-    auto token = asio::redirect_error(use_awaitable, failure);
+    const net::without_signals token(asio::redirect_error(use_awaitable, failure));
     const auto entries = co_await resolver_.async_resolve(named.host, "", token);
     if (failure) problem = failure.message();
     for (const auto& entry : entries) {
@@ -425,7 +426,9 @@ lock_error connection::current_failure() const {
         return out_of_memory_;
     } catch (const std::exception& failure) {
         return {error_code::service_unavailable,
-                "the connection to " + server_.where + " failed: " + failure.what()};
+                "the connection to " + server_.where + " failed: " + failure.what(),
+                {},
+                std::current_exception()};
     }
 }
 

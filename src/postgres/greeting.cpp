@@ -6,6 +6,7 @@
 #include <syncguard/error.hpp>
 
 #include <charconv>
+#include <cstdint>
 #include <string_view>
 
 namespace syncguard::postgres {
@@ -89,7 +90,11 @@ step ask_for_tables(const table_pair& tables) {
 }
 
 unix_time clock_in(const row_list& answer, const std::string& where) {
-    return unix_time(milliseconds(integer(answer, 0, where)));
+    // What a double can tell apart. No time comes near it, and it leaves room to reckon with.
+    constexpr std::int64_t most = 9'007'199'254'740'992;
+    const auto ms = integer(answer, 0, where);
+    if (ms < -most || ms > most) fail_as_senseless(where);
+    return unix_time(milliseconds(ms));
 }
 
 located_tables tables_in(const row_list& answer, const table_pair& asked_for,

@@ -1,6 +1,7 @@
 #include "connection.hpp"
 
 #include "../net/tls.hpp"
+#include "../net/without_signals.hpp"
 #include "resp_writer.hpp"
 #include "server_error.hpp"
 
@@ -194,7 +195,7 @@ asio::awaitable<std::vector<connection::endpoint>> connection::resolve() {
     // Asked anew for each connection: a name may come to mean another server.
     const std::string port = std::to_string(store_.port);
     boost::system::error_code problem;
-    auto token = asio::redirect_error(use_awaitable, problem);
+    const net::without_signals token(asio::redirect_error(use_awaitable, problem));
     const auto entries = co_await resolver_.async_resolve(store_.host, port, token);
     if (problem) {
         throw lock_error(error_code::service_unavailable,
@@ -441,14 +442,17 @@ lock_error connection::current_failure() const {
     } catch (const lock_error& why) {
         return why;
     } catch (const resp::malformed& what) {
-        return {error_code::internal, where_ + " sent something that is not Redis' protocol (" +
-                                          what.what() + "); the connection was closed"};
+        return {error_code::internal,
+                where_ + " sent something that is not Redis' protocol (" + what.what() +
+                    "); the connection was closed",
+                {},
+                std::current_exception()};
     } catch (const system_error& problem) {
         return broken(problem.code());
     } catch (const std::bad_alloc&) {
         return out_of_memory_;
     } catch (const std::exception& problem) {
-        return {error_code::internal, where_ + ": " + problem.what()};
+        return {error_code::internal, where_ + ": " + problem.what(), {}, std::current_exception()};
     }
 }
 

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 
@@ -189,18 +191,25 @@ struct decoder {
         return outcome::found(*std::move(record));
     }
 
+    /// By the server's clock, whatever the server takes for that.
+    [[nodiscard]] unix_time end_of(milliseconds ttl) const {
+        if (server_time > unix_time::max() - ttl) refuse();
+        return server_time + ttl;
+    }
+
     outcome operator()(const acquire_request& what) const {
         const auto counter = code();
+        if (counter == std::numeric_limits<std::int64_t>::min()) refuse();
         if (counter <= 0) return outcome::locked(milliseconds(-counter));
         if (counter > std::int64_t{fence::max_counter}) refuse();
         const auto token = fence::from_counter(static_cast<std::uint64_t>(counter));
-        return outcome::granted(server_time + what.ttl, token);
+        return outcome::granted(end_of(what.ttl), token);
     }
     outcome operator()(const release_request& /*what*/) const {
         return code() == 1 ? outcome::done() : not_owned();
     }
     outcome operator()(const extend_request& what) const {
-        return code() == 1 ? outcome::extended(server_time + what.ttl) : not_owned();
+        return code() == 1 ? outcome::extended(end_of(what.ttl)) : not_owned();
     }
     outcome operator()(const is_locked_request& /*what*/) const {
         if (code() != 0 && code() != 1) refuse();

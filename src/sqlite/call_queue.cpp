@@ -66,7 +66,7 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
 
 }  // namespace
 
-call_queue::call_queue() : thread_(most_waiting) {}
+call_queue::call_queue() : thread_("syncguard-calls", most_waiting) {}
 
 void call_queue::post(engine& target, const request& what, const call_limits& limits,
                       completion done) noexcept {

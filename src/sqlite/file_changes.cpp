@@ -104,7 +104,7 @@ bool file_changes::start() {
                                 IN_ATTRIB | IN_CREATE | IN_MOVED_TO | IN_DELETE) < 0) {
             return false;
         }
-        thread_.ensure_started([made] { run(made); });
+        thread_.ensure_started("syncguard-watch", [made] { run(made); });
         state_ = std::move(made);
         return true;
     } catch (const std::exception&) {

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
+
 namespace syncguard::test {
 namespace {
 
@@ -31,6 +33,27 @@ void expect_no_lock_is_lost(const Backend& locks) {
 
 TEST(out_of_memory, an_acquisition_that_fails_leaves_nothing_locked) {
     expect_no_lock_is_lost(memory::backend());
+}
+
+TEST(out_of_memory, a_release_that_cannot_be_started_leaves_a_lease_that_can_be_released) {
+    const memory::backend locks;
+    long nth = 0;
+    bool failed = false;
+    do {
+        auto lease = locks.acquire("a key that is too long for the small string optimisation");
+        ASSERT_TRUE(lease);
+        bool is_released = false;
+        failed = with_failing_allocation(nth, [&] {
+            detail::access::core(*lease).start_release(
+                {}, {}, [&](std::exception_ptr failure, release_result result) {
+                    is_released = !failure && result.ok;
+                });
+        });
+        if (!is_released) is_released = lease->release().ok;
+        EXPECT_TRUE(is_released) << "allocation " << nth;
+        ASSERT_LT(++nth, 1000);
+    } while (failed);
+    EXPECT_GT(nth, 2);
 }
 
 TEST(out_of_memory, telemetry_does_not_change_that) {

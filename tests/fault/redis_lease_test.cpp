@@ -16,6 +16,7 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -151,6 +152,55 @@ TEST_F(redis_lease, waits_for_its_loss_handler_also_if_destroyed_during_a_releas
     }
     EXPECT_TRUE(has_ended);
     handler_ends_later.join();
+    proxy_.resume(direction::to_client);
+}
+
+TEST_F(redis_lease,
+       a_release_handler_that_waits_for_a_mutex_does_not_stop_the_thread_that_drives_io) {
+    std::timed_mutex mutex;
+    std::promise<bool> handled;
+    auto options = quiet();
+    options.operation_timeout = 300ms;
+    options.on_release_error = [&](const lock_error&, const release_error_context&) {
+        const bool locked = mutex.try_lock_for(20s);
+        if (locked) mutex.unlock();
+        handled.set_value(locked);
+    };
+    const auto locks = through_proxy(options);
+    {
+        auto lease = async_acquire(locks, "k", {.ttl = 60s}, boost::asio::use_future).get();
+        ASSERT_TRUE(lease);
+        proxy_.stall(direction::to_client);
+    }
+    {
+        // This call drives the I/O when the release fails.
+        const std::lock_guard guard(mutex);
+        const auto began = steady_clock::now();
+        expect_error(error_code::network_timeout,
+                     [&] { (void)locks.is_locked("other", {.timeout = 2s}); });
+        EXPECT_LT(steady_clock::now() - began, 10s);
+    }
+    EXPECT_TRUE(handled.get_future().get());
+    proxy_.resume(direction::to_client);
+}
+
+TEST_F(redis_lease, tells_one_release_error_although_the_release_fails_after_dispose_timeout) {
+    std::atomic<int> calls{0};
+    auto options = quiet();
+    options.operation_timeout = 1s;
+    options.dispose_timeout = 100ms;
+    options.on_release_error = [&](const lock_error&, const release_error_context&) { ++calls; };
+    const auto locks = through_proxy(options);
+    {
+        auto lease = locks.acquire("k", {.ttl = 60s});
+        ASSERT_TRUE(lease);
+        proxy_.stall(direction::to_client);
+    }
+    EXPECT_EQ(calls, 1);
+    // Ends after the release, which was sent before with a shorter time.
+    expect_error(error_code::network_timeout,
+                 [&] { (void)locks.is_locked("other", {.timeout = 2s}); });
+    EXPECT_EQ(calls, 1);
     proxy_.resume(direction::to_client);
 }
 

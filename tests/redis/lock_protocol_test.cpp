@@ -21,14 +21,15 @@ std::string bulk(const std::string& text) {
     return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
 }
 
-outcome decoded(const request& what, const std::string& bytes) {
+constexpr unix_time usual_time(milliseconds(1'700'000'000'000));
+
+outcome decoded(const request& what, const std::string& bytes, unix_time server_time = usual_time) {
     resp::reader reader;
     const auto room = reader.prepare(bytes.size());
     std::memcpy(room.data(), bytes.data(), bytes.size());
     reader.commit(bytes.size());
     const auto reply = reader.next();
     if (!reply) throw std::logic_error("not a whole reply: " + bytes);
-    const unix_time server_time(milliseconds(1'700'000'000'000));
     return redis::decode(what, {*reply, server_time}, "Redis at somewhere:6379");
 }
 
@@ -80,6 +81,13 @@ TEST(replies_of_the_lock_script, to_a_question) {
         EXPECT_EQ(found.record->id, id);
         EXPECT_EQ(found.record->fence.str(), "000000000000007");
     }
+}
+
+TEST(replies_of_the_lock_script, numbers_that_no_sum_can_hold_are_refused) {
+    expect_error(error_code::internal, [] { (void)decoded(acquire, ":-9223372036854775808\r\n"); });
+    for (const request& what : {acquire, extend})
+        expect_error(error_code::internal,
+                     [&] { (void)decoded(what, ":1\r\n", unix_time::max()); });
 }
 
 TEST(replies_of_the_lock_script, any_other_is_refused) {

@@ -10,12 +10,18 @@
 
 #include <boost/asio/use_future.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <deque>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace syncguard::test {
@@ -373,34 +379,222 @@ TEST(loss, a_handler_that_blocks_delays_neither_renewals_nor_the_losses_of_other
     release.set_value();
 }
 
-TEST(loss, that_could_not_be_told_before_the_end_of_the_lease_is_not_told_after_it) {
-    scripted_extensions store(gone);
+TEST(loss, a_handler_waits_for_none_of_other_leases_and_no_stop_token_does) {
+    scripted_extensions store(go_on);
+    constexpr int many = 20;
     std::promise<void> release;
     auto released = release.get_future().share();
-    std::atomic<int> blocked{0};
-    // More than there are threads to tell.
-    std::vector<lease<any_capabilities>> stuck;
-    for (int i = 0; i < 8; ++i) {
-        stuck.push_back(store.acquire(1ms));
-        stuck.back().on_lost([&, released](const loss&) {
-            ++blocked;
+    std::atomic<int> running{0};
+    std::vector<lease<any_capabilities>> lost;
+    std::vector<std::stop_token> tokens;
+    for (int i = 0; i < many; ++i) {
+        lost.push_back(store.acquire(20ms));
+        tokens.push_back(lost.back().stop_token());
+        lost.back().on_lost([&, released](const loss&) {
+            ++running;
             released.wait();
         });
     }
-    EXPECT_TRUE(eventually([&] { return blocked == 4; }));
-    loss_recorder losses;
-    {
-        auto found_gone = store.acquire(30s);
-        found_gone.on_lost(losses.handler());
-        EXPECT_FALSE(found_gone.extend().ok);
-        auto expired = store.acquire(1ms);
-        expired.on_lost(losses.handler());
-        EXPECT_TRUE(eventually([&] { return !expired.valid(); }));
-    }
+    EXPECT_TRUE(eventually(
+        [&] {
+            return std::all_of(tokens.begin(), tokens.end(),
+                               [](const auto& token) { return token.stop_requested(); });
+        },
+        5s));
+    EXPECT_TRUE(eventually([&] { return running == many; }, 5s));
     release.set_value();
-    EXPECT_TRUE(eventually([&] { return blocked == 8; }));
-    stuck.clear();
-    EXPECT_FALSE(losses.any());
+}
+
+TEST(loss, stop_callbacks_that_block_keep_no_other_loss_from_being_told) {
+    scripted_extensions store(go_on);
+    std::promise<void> release;
+    auto released = release.get_future().share();
+    const auto block = [released] { released.wait(); };
+    std::vector<lease<any_capabilities>> lost;
+    std::deque<std::stop_callback<decltype(block)>> callbacks;
+    for (int i = 0; i < 8; ++i) {
+        lost.push_back(store.acquire(20ms));
+        callbacks.emplace_back(lost.back().stop_token(), block);
+    }
+    auto other = store.acquire(60ms);
+    loss_recorder losses;
+    other.on_lost(losses.handler());
+    EXPECT_TRUE(eventually([&] { return losses.any(); }, 5s));
+    release.set_value();
+}
+
+/// Blocks the thread that schedules renewals, until leases are overdue.
+class stalled_schedule {
+  public:
+    /// Blocks it until `deadline` has passed.
+    explicit stalled_schedule(lease_clock::time_point deadline)
+        : stalling_(any_backend(std::make_shared<stalling_engine>(deadline))
+                        .acquire("k", {.ttl = 300ms})) {
+        stalling_->keep_alive();
+    }
+
+  private:
+    class stalling_engine : public engine {
+      public:
+        explicit stalling_engine(lease_clock::time_point until) : until_(until) {}
+        [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+            return {"stalling", true, time_authority::server};
+        }
+        [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+            return outcome::granted(unix_time(1h), fence::from_counter(1));
+        }
+        void start(const request& what, const call_limits& limits,
+                   completion done) noexcept override {
+            EXPECT_TRUE(eventually([&] { return lease_clock::now() > until_; }));
+            done(nullptr, perform(what, limits));
+        }
+
+      private:
+        lease_clock::time_point until_;
+    };
+
+    acquire_result<any_capabilities> stalling_;
+};
+
+TEST(loss, requests_all_stop_tokens_before_any_handler_runs) {
+    scripted_extensions store(go_on);
+    std::vector<lease<any_capabilities>> lost;
+    std::vector<std::stop_token> tokens;
+    std::atomic<int> early{0};
+    std::atomic<int> handled{0};
+    for (int i = 0; i < 50; ++i) {
+        lost.push_back(store.acquire(400ms));
+        tokens.push_back(lost.back().stop_token());
+    }
+    const stalled_schedule stalled(lease_clock::now() + 450ms);
+    for (auto& each : lost) {
+        each.on_lost([&](const loss&) {
+            const auto requested = [](const auto& token) { return token.stop_requested(); };
+            if (!std::all_of(tokens.begin(), tokens.end(), requested)) ++early;
+            ++handled;
+        });
+    }
+    EXPECT_TRUE(eventually([&] { return handled == 50; }));
+    EXPECT_EQ(early, 0);
+    lost.clear();
+}
+
+/// Two leases that are lost together. The handler of the first destroys the second while holding a
+/// mutex that the handler of the second waits for.
+struct entangled_pair {
+    explicit entangled_pair(const scripted_extensions& store)
+        : first(store.acquire(50ms)), second(store.acquire(50ms)) {
+        second->on_lost([this](const loss&) {
+            second_runs = true;
+            { const std::lock_guard guard(mutex); }
+            ++ended;
+        });
+        first->on_lost([this](const loss&) {
+            {
+                const std::lock_guard guard(mutex);
+                if (!eventually([&] { return second_runs.load(); })) return;
+                second.reset();
+            }
+            ++ended;
+        });
+    }
+    std::mutex mutex;
+    std::atomic<bool> second_runs{false};
+    std::atomic<int> ended{0};
+    std::optional<lease<any_capabilities>> first;
+    std::optional<lease<any_capabilities>> second;
+};
+
+TEST(loss, handlers_that_destroy_each_others_leases_do_not_wait_for_each_other) {
+    auto store = std::make_unique<scripted_extensions>(go_on);
+    std::vector<std::unique_ptr<entangled_pair>> pairs;
+    for (int i = 0; i < 3; ++i)
+        pairs.push_back(std::make_unique<entangled_pair>(*store));
+    auto other = std::make_unique<lease<any_capabilities>>(store->acquire(50ms));
+    const auto token = other->stop_token();
+    const bool is_told = eventually([&] { return token.stop_requested(); }, 5s);
+    const bool all_ended = eventually(
+        [&] {
+            return std::all_of(pairs.begin(), pairs.end(),
+                               [](const auto& each) { return each->ended == 2; });
+        },
+        5s);
+    EXPECT_TRUE(is_told);
+    EXPECT_TRUE(all_ended);
+    if (all_ended) return;
+    // Their threads wait for ever.
+    for (auto& each : pairs)
+        (void)each.release();
+    (void)other.release();
+    (void)store.release();
+}
+
+TEST(loss, that_was_not_told_before_the_end_of_the_lease_is_not_told_after_it) {
+    scripted_extensions store(gone);
+    std::atomic<int> late{0};
+    for (int i = 0; i < 300; ++i) {
+        auto is_destroyed = std::make_shared<std::atomic<bool>>(false);
+        {
+            auto lost = store.acquire(30s);
+            lost.on_lost([is_destroyed, &late](const loss&) {
+                if (*is_destroyed) ++late;
+            });
+            EXPECT_FALSE(lost.extend().ok);
+        }
+        *is_destroyed = true;
+    }
+    EXPECT_EQ(late, 0);
+}
+
+/// Grants everything. Its asynchronous calls are answered before `start` returns.
+class inline_engine : public engine {
+  public:
+    struct observer {
+        std::function<void()> on_renewal = [] {};
+        std::function<void()> on_destruction = [] {};
+    };
+    explicit inline_engine(observer calls) : observer_(std::move(calls)) {}
+    inline_engine(const inline_engine&) = delete;
+    inline_engine& operator=(const inline_engine&) = delete;
+    ~inline_engine() override { observer_.on_destruction(); }
+
+    [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+        return {"inline", true, time_authority::server};
+    }
+    [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+        return outcome::granted(unix_time(1h), fence::from_counter(1));
+    }
+    void start(const request& what, const call_limits& limits, completion done) noexcept override {
+        if (std::holds_alternative<extend_request>(what)) observer_.on_renewal();
+        done(nullptr, perform(what, limits));
+    }
+
+  private:
+    observer observer_;
+};
+
+TEST(keep_alive, never_destroys_a_store_on_the_thread_that_schedules_renewals) {
+    std::promise<std::thread::id> destroyed_on;
+    std::thread::id scheduler;
+    auto owned =
+        any_backend(std::make_shared<inline_engine>(inline_engine::observer{.on_destruction = [&] {
+            destroyed_on.set_value(std::this_thread::get_id());
+        }})).acquire("k", {.ttl = 900ms});
+    std::atomic<bool> destroyed{false};
+    // Its renewal comes later in the same turn of the scheduler.
+    auto second =
+        any_backend(std::make_shared<inline_engine>(inline_engine::observer{.on_renewal = [&] {
+            if (destroyed.exchange(true)) return;
+            scheduler = std::this_thread::get_id();
+            owned = {};
+        }})).acquire("k", {.ttl = 1000ms});
+    // Both renewals are due when the scheduler goes on.
+    const stalled_schedule stalled(lease_clock::now() + 400ms);
+    owned->keep_alive();
+    second->keep_alive();
+    auto known = destroyed_on.get_future();
+    ASSERT_EQ(known.wait_for(10s), std::future_status::ready);
+    EXPECT_NE(known.get(), scheduler);
 }
 
 TEST(loss, destruction_waits_for_a_handler_that_runs) {

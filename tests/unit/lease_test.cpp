@@ -6,6 +6,7 @@
 
 #include <syncguard/async.hpp>
 #include <syncguard/lease.hpp>
+#include <syncguard/lock.hpp>
 #include <syncguard/memory.hpp>
 
 #include <boost/asio/use_future.hpp>
@@ -22,6 +23,9 @@
 #include <functional>
 #include <future>
 #include <map>
+#include <memory>
+#include <thread>
+#include <utility>
 
 namespace syncguard::test {
 namespace {
@@ -479,6 +483,28 @@ TEST(custom_engine, that_grants_a_fence_out_of_range_gets_its_lock_back) {
     }
 }
 
+TEST(custom_engine, the_longest_operation_timeout_does_not_overflow_in_the_background) {
+    /// Grants a fence out of range, and keeps the time that it has for the release of that grant.
+    class engine_with_deadline : public engine {
+      public:
+        [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+            return {"custom", true, time_authority::server};
+        }
+        [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+            return outcome::granted(unix_time(1h), fence());
+        }
+        void start(const request&, const call_limits& limits, completion done) noexcept override {
+            time_left = limits.deadline - std::chrono::steady_clock::now();
+            done(nullptr, outcome::done());
+        }
+        std::chrono::steady_clock::duration time_left{};
+    };
+    auto store = std::make_shared<engine_with_deadline>();
+    const any_backend locks(store, {.operation_timeout = milliseconds::max()});
+    expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });
+    EXPECT_GT(store->time_left, 1h);
+}
+
 TEST(lease, releasing_again_after_success_asks_nobody) {
     std::atomic<int> attempts{0};
     auto store = std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
@@ -531,6 +557,134 @@ TEST(lease, the_destructor_waits_no_longer_than_dispose_timeout) {
     EXPECT_LT(waited, 5s);
     EXPECT_EQ(told.get_future().get(), error_code::network_timeout);
     unblock->set_value();
+}
+
+/// A store whose releases wait until the test lets them fail.
+class late_failing_release {
+  public:
+    [[nodiscard]] any_backend backend(backend_options options) const {
+        return any_backend(std::make_shared<scripted_engine>([failing = failing_, alive = alive_](
+                                                                 const request& what,
+                                                                 const call_limits&) -> outcome {
+                               if (!std::holds_alternative<release_request>(what)) {
+                                   return outcome::granted(unix_time(1h), fence::from_counter(1));
+                               }
+                               failing.wait();
+                               throw lock_error(error_code::service_unavailable, "unplugged");
+                           }),
+                           std::move(options));
+    }
+    void fail() { fail_.set_value(); }
+
+    /// Waits for the end of all calls, once no backend is left.
+    [[nodiscard]] bool all_ended() {
+        const std::weak_ptr<int> alive = std::exchange(alive_, nullptr);
+        return eventually([&] { return alive.expired(); });
+    }
+
+  private:
+    std::promise<void> fail_;
+    std::shared_future<void> failing_ = fail_.get_future().share();
+    std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+TEST(lease, the_release_error_handler_runs_once_although_the_release_fails_after_dispose_timeout) {
+    std::atomic<int> calls{0};
+    late_failing_release store;
+    {
+        auto lease = store
+                         .backend({.on_release_error = [&](const auto&, const auto&) { ++calls; },
+                                   .dispose_timeout = 30ms})
+                         .acquire("k");
+    }
+    EXPECT_EQ(calls, 1);
+    store.fail();
+    EXPECT_TRUE(store.all_ended());
+    EXPECT_EQ(calls, 1);
+}
+
+TEST(lease, a_lock_that_ends_before_the_work_begins_tells_one_release_error) {
+    /// Delays `lock()` between the acquisition and the call.
+    struct slow_to_copy {
+        slow_to_copy() = default;
+        slow_to_copy(const slow_to_copy&) { std::this_thread::sleep_for(300ms); }
+        void operator()(const loss&) const {}
+    };
+    std::atomic<int> calls{0};
+    late_failing_release store;
+    lock_options options{.ttl = 200ms};
+    options.on_lost = slow_to_copy();
+    options.on_release_error = [&](const auto&, const auto&) { ++calls; };
+    expect_error(error_code::acquisition_timeout, [&] {
+        lock(
+            store.backend({.dispose_timeout = 30ms}), "k", [] {}, options);
+    });
+    EXPECT_EQ(calls, 1);
+    store.fail();
+    EXPECT_TRUE(store.all_ended());
+    EXPECT_EQ(calls, 1);
+}
+
+TEST(lease, a_failure_within_dispose_timeout_is_handled_on_the_thread_of_the_destructor) {
+    std::thread::id handled_on;
+    {
+        auto lease =
+            any_backend(
+                failing_release(error_code::service_unavailable, "unplugged"),
+                {.on_release_error = [&](const auto&,
+                                         const auto&) { handled_on = std::this_thread::get_id(); },
+                 .dispose_timeout = 30s})
+                .acquire("k");
+    }
+    EXPECT_EQ(handled_on, std::this_thread::get_id());
+}
+
+/// Answers asynchronous calls before `start` returns; releases fail.
+class inline_failing_release : public engine {
+  public:
+    [[nodiscard]] backend_capabilities capabilities() const noexcept override {
+        return {"inline", true, time_authority::server};
+    }
+    [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+        return outcome::granted(unix_time(1h), fence::from_counter(1));
+    }
+    void start(const request& what, const call_limits& limits, completion done) noexcept override {
+        if (std::holds_alternative<release_request>(what)) {
+            done(std::make_exception_ptr(lock_error(error_code::internal, "no")), {});
+        } else {
+            done(nullptr, perform(what, limits));
+        }
+    }
+};
+
+TEST(lease, a_release_handler_of_an_asynchronous_lease_runs_on_no_thread_of_the_caller_or_engine) {
+    std::promise<std::thread::id> handled_on;
+    const any_backend locks(
+        std::make_shared<inline_failing_release>(),
+        {.on_release_error = [&](const lock_error&, const release_error_context& context) {
+            EXPECT_EQ(context.key, "k");
+            handled_on.set_value(std::this_thread::get_id());
+        }});
+    { auto lease = async_acquire(locks, "k", {}, boost::asio::use_future).get(); }
+    EXPECT_NE(handled_on.get_future().get(), std::this_thread::get_id());
+}
+
+TEST(lease, a_release_that_is_refused_for_its_arguments_leaves_the_lease_as_it_was) {
+    const memory::backend locks;
+    auto lease = locks.acquire("k", {.ttl = 600ms});
+    lease->keep_alive();
+    std::stop_source stopped;
+    stopped.request_stop();
+    expect_error(error_code::invalid_argument, [&] { (void)lease->release({.timeout = -1ms}); });
+    expect_error(error_code::aborted, [&] { (void)lease->release({}, stopped.get_token()); });
+    expect_error(error_code::invalid_argument, [&] {
+        (void)async_release(*lease, {.timeout = -1ms}, boost::asio::use_future).get();
+    });
+    EXPECT_TRUE(lease->valid());
+    // It is still renewed.
+    const auto before = lease->expires_at();
+    EXPECT_TRUE(eventually([&] { return lease->expires_at() > before; }));
+    EXPECT_TRUE(lease->release().ok);
 }
 
 TEST(lease, the_longest_dispose_timeout_is_just_very_long) {

@@ -17,6 +17,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
+TEST(liveness, any_stored_time_can_be_reckoned_with) {
+    const unix_time now(milliseconds(1'700'000'000'000));
+    EXPECT_EQ(longest_life(now + milliseconds(5), now), time_tolerance + milliseconds(5));
+    EXPECT_GT(longest_life(unix_time::max(), now), milliseconds(0));
+    EXPECT_LT(longest_life(unix_time::min(), now), milliseconds(0));
+}
+
 TEST(memory, backends_that_were_made_apart_do_not_share_locks) {
     const memory::backend a;
     const memory::backend b;

@@ -5,8 +5,13 @@
 #include <syncguard/memory.hpp>
 #include <syncguard/telemetry.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <future>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace syncguard::test {
@@ -134,6 +139,68 @@ TEST(telemetry, events_that_wait_are_delivered_before_the_end) {
             (void)locks.is_locked("k");
     }
     EXPECT_EQ(seen.events().size(), 100U);
+}
+
+TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_that_ends_it) {
+    struct shared {
+        std::timed_mutex mutex;
+        std::promise<void> in_callback;
+        std::atomic<int> events{0};
+    };
+    auto state = std::make_shared<shared>();
+    auto locks = std::make_unique<observed_backend<memory::capabilities>>(
+        with_telemetry(memory::backend(), {.on_event = [state](const lock_event&) {
+                           if (state->events++ == 0) state->in_callback.set_value();
+                           // The bound ends the test where the destructor waits for this callback.
+                           if (state->mutex.try_lock_for(3s)) state->mutex.unlock();
+                       }}));
+    const std::lock_guard guard(state->mutex);
+    for (int i = 0; i < 10; ++i)
+        (void)locks->is_locked("k");
+    state->in_callback.get_future().get();
+    const auto began = std::chrono::steady_clock::now();
+    locks.reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
+    EXPECT_EQ(state->events, 1);
+}
+
+TEST(telemetry, what_the_end_drops_is_told_as_a_warning) {
+    std::promise<void> unblock;
+    std::promise<std::string> warning;
+    {
+        const auto locks =
+            with_telemetry(memory::backend({}, {.on_warning =
+                                                    [&](std::string_view message) {
+                                                        warning.set_value(std::string(message));
+                                                    }}),
+                           {.on_event = [blocked = unblock.get_future().share()](
+                                            const lock_event&) { blocked.wait(); }});
+        for (int i = 0; i < 10; ++i)
+            (void)locks.is_locked("k");
+    }
+    const auto message = warning.get_future().get();
+    // One is in the callback, if it began before the end.
+    EXPECT_TRUE(message.starts_with("9 ") || message.starts_with("10 ")) << message;
+    unblock.set_value();
+}
+
+TEST(telemetry, hashes_of_lock_ids_can_be_left_out) {
+    for (const bool included : {true, false}) {
+        recorder seen;
+        const auto locks = with_telemetry(
+            memory::backend(), {.on_event = std::ref(seen), .include_lock_id_hash = included});
+        (void)locks.acquire("k")->release();
+        ASSERT_TRUE(locks.flush(10s));
+        ASSERT_EQ(seen.events().size(), 2U);
+        for (const auto& event : seen.events())
+            EXPECT_EQ(event.lock_id_hash.has_value(), included);
+        EXPECT_TRUE(seen.events()[0].key_hash);
+    }
+}
+
+TEST(telemetry, a_flush_without_time_says_so_at_once) {
+    const auto locks = with_telemetry(memory::backend(), {.on_event = [](const lock_event&) {}});
+    EXPECT_TRUE(locks.flush(milliseconds::min()));
 }
 
 TEST(telemetry, a_callback_is_required) {

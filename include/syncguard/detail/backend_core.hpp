@@ -70,6 +70,8 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
     void check_process() const;
     /// Throws what `extend` throws before it asks the store.
     void check_extend(const extend_options& options, const std::stop_token& stop) const;
+    /// Likewise for `release`.
+    void check_release(const call_options& options, const std::stop_token& stop) const;
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options,
                                  std::stop_token stop) const;
     [[nodiscard]] std::optional<lock_record> lookup_key(std::string_view key,

@@ -88,11 +88,13 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     /// Gives the lock up without releasing it.
     void detach() noexcept;
 
-    /// Releases if still held. Never throws; failures go to the release-error handler.
+    /// Releases if still held. Never throws. A failure goes to the release-error handler, at most
+    /// once for a lease: on the calling thread if this waits for the release, else on a thread for
+    /// handlers.
     void dispose() noexcept;
 
     /// The same without waiting, whatever kind of lease this is.
-    void dispose_without_waiting() noexcept { dispose_in_background(nullptr); }
+    void dispose_without_waiting() noexcept { dispose_in_background(); }
 
     /// Releases as `dispose` does, after work that had to be done under the lock. Throws
     /// `lock_lost` if it was not held to the end of that work.
@@ -126,8 +128,9 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     void tell_keeper_of_loss(loss_reason reason) noexcept;
     void wait_for_handler() noexcept;
     [[nodiscard]] std::optional<bool> release_at_the_end() noexcept;
-    void dispose_in_background(const std::function<void(std::optional<bool>)>& finished) noexcept;
-    void report(std::exception_ptr failure) const noexcept;
+    void dispose_in_background() noexcept;
+    void report_on_handler_thread(std::exception_ptr failure) noexcept;
+    void report(const std::exception_ptr& failure) noexcept;
 
     std::shared_ptr<const backend_core> backend_;
     std::string key_;
@@ -143,6 +146,7 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     lease_deadline extensions_;  ///< Guarded by `extending_`.
     /// The lease was disposed of while a release was in flight: if that fails, another follows.
     std::atomic<bool> disposed_while_releasing_{false};
+    std::atomic<bool> has_reported_{false};
     disposal how_to_dispose_;
     release_source source_ = release_source::disposal;
     std::uint32_t owning_process_;

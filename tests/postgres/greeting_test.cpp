@@ -1,0 +1,22 @@
+/// What a server says of its clock.
+#include "../../src/postgres/greeting.hpp"
+
+#include "support/expect_error.hpp"
+
+#include <chrono>
+#include <string>
+
+namespace syncguard::test {
+namespace {
+
+TEST(postgres_clock, that_no_sum_can_hold_is_refused) {
+    const auto clock_in = [](const std::string& text) {
+        return postgres::clock_in({{text}}, "PostgreSQL at somewhere");
+    };
+    EXPECT_EQ(clock_in("1700000000000"), unix_time(milliseconds(1'700'000'000'000)));
+    for (const auto* text : {"9223372036854775807", "-9223372036854775808", "1.5", ""})
+        expect_error(error_code::internal, [&] { (void)clock_in(text); });
+}
+
+}  // namespace
+}  // namespace syncguard::test
