@@ -64,10 +64,10 @@ class client_engine : public engine, private fork_participant {
     static constexpr milliseconds farewell{1'000};
 
     // A child would read the answers meant for its parent: it gets a client of its own.
-    void before_fork() override {}
-    void after_fork_in_parent() override {}
+    void before_fork() override { client_->sockets().before_fork(); }
+    void after_fork_in_parent() override { client_->sockets().after_fork_in_parent(); }
     void after_fork_in_child() override {
-        client_->abandon();
+        client_->sockets().after_fork_in_child();
         // Threads of the parent may have been inside: what they left is never destroyed.
         static auto* const left_behind = new std::vector<std::shared_ptr<Client>>;
         left_behind->push_back(std::move(client_));
