@@ -22,6 +22,13 @@ class client_engine : public engine, private fork_participant {
         client_->end(farewell);
     }
 
+    [[nodiscard]] std::shared_ptr<const void> reserve_io_thread() final {
+        const auto client = client_;
+        client->driver().reserve_for_own_thread();
+        const auto unreserve = [client](const void*) { client->driver().unreserve(); };
+        return {client.get(), unreserve};
+    }
+
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) final {
         const auto call = make_operation(what, limits, nullptr);
         call->watch_for_stop(limits.stop);
