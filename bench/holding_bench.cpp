@@ -1,6 +1,8 @@
 /// What it costs to hold many locks on one Redis server: renewals, and memory.
 #include "../tests/support/redis_server.hpp"
 #include "support/bars.hpp"
+#include "support/rounds.hpp"
+#include "support/threads.hpp"
 
 #include <syncguard/redis.hpp>
 
@@ -86,12 +88,47 @@ medians hold_many() {
             {"bytes_per_lease", static_cast<double>(bytes) / static_cast<double>(leases)}};
 }
 
+/// What other callers pay while a lease is kept: the library's thread performs their I/O, too. No
+/// bar hangs on it.
+medians pairs_beside_a_kept_lease() {
+    const test::redis_server server;
+    const redis::backend locks({.host = "127.0.0.1", .port = server.port()});
+    const auto pairs_of_threads = [&](std::size_t threads) {
+        const auto make_pair = [&](std::size_t i) {
+            return [&locks, key = "bench:thread:" + std::to_string(i)] {
+                auto lease = locks.acquire(key, {.ttl = ttl});
+                if (!lease || !lease->release().ok) throw std::runtime_error("not granted");
+            };
+        };
+        return operations_per_second(threads, make_pair, 50ms, 300ms);
+    };
+    std::vector<contestant> contestants;
+    for (const std::size_t threads : {1, 4, 16, 64}) {
+        const auto name = std::to_string(threads) + "_threads";
+        contestants.push_back({name, [=] { return pairs_of_threads(threads); }});
+        contestants.push_back({name + "_kept", [=, &locks] {
+                                   auto kept = locks.acquire("bench:kept", {.ttl = ttl});
+                                   kept->keep_alive();
+                                   return pairs_of_threads(threads);
+                               }});
+    }
+    auto figures = take_turns(contestants, 11, "operations/s");
+    for (const std::size_t threads : {1, 4, 16, 64}) {
+        const auto name = std::to_string(threads) + "_threads";
+        std::printf("%2zu threads: a kept lease costs a factor of %.2f\n", threads,
+                    figures.at(ratio(name, name + "_kept")));
+    }
+    return figures;
+}
+
 }  // namespace
 }  // namespace syncguard::bench
 
 int main() try {
     using namespace syncguard::bench;
-    return judge(hold_many(),
+    medians figures = hold_many();
+    figures.merge(pairs_beside_a_kept_lease());
+    return judge(figures,
                  {{.what = "redis: CPU for renewing 10 000 leases",
                    .figure = [](const medians& figures) { return figures.at("percent_of_a_core"); },
                    .limit = 5,

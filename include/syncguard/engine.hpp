@@ -11,6 +11,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -131,6 +132,13 @@ class engine {
     /// Whether an acquisition may linger. It costs more than one that does not: the engine begins
     /// to watch the key.
     [[nodiscard]] virtual bool tells_when_free() const noexcept { return false; }
+
+    /// While the returned object lives, the engine performs I/O on threads of its own only, so that
+    /// no caller's thread can delay asynchronous calls: a signal handler may hold it up. Leases
+    /// that are renewed ask for it, several at a time. The engine outlives the object. Null, the
+    /// default: the engine never performs the I/O of others on a caller's thread. Throws
+    /// `std::system_error` if no thread can be started.
+    [[nodiscard]] virtual std::shared_ptr<const void> reserve_io_thread() { return nullptr; }
 
     /// Blocking form. Throws `lock_error`.
     [[nodiscard]] virtual outcome perform(const request& what, const call_limits& limits) = 0;

@@ -97,8 +97,10 @@ class [[nodiscard]] lease {
 
     /// Renews the lock until the lease ends: a third of the TTL after it was last renewed, and
     /// again after a short pause where that fails, until the deadline. One thread looks after all
-    /// leases of a process; this call and the renewals block nobody. `release()`, `detach()` and
-    /// the destructor end it before they do anything else. It ends with a loss, too, which
+    /// leases of a process; this call and the renewals block nobody. Networked engines perform
+    /// their I/O on a thread of their own meanwhile, so that renewals do not depend on what callers
+    /// do, for instance in signal handlers; that makes other calls slower. `release()`, `detach()`
+    /// and the destructor end it before they do anything else. It ends with a loss, too, which
     /// `on_lost` and `stop_token` tell of.
     ///
     /// Called again, it changes the TTL. On a lease that is not held any more it does nothing.

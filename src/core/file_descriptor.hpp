@@ -24,6 +24,9 @@ class file_descriptor {
 
     [[nodiscard]] int get() const noexcept { return number_; }
 
+    /// The caller owns it now.
+    [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
+
     void close() noexcept {
         if (number_ >= 0) ::close(std::exchange(number_, -1));
     }

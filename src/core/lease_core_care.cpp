@@ -2,6 +2,7 @@
 #include "lease_keeper.hpp"
 #include "ttl_limits.hpp"
 
+#include <syncguard/detail/backend_core.hpp>
 #include <syncguard/detail/lease_core.hpp>
 
 #include <algorithm>
@@ -12,6 +13,11 @@
 namespace syncguard::detail {
 
 namespace {
+
+[[noreturn]] void throw_no_thread(error_context context, std::exception_ptr cause) {
+    throw lock_error(error_code::internal, "no thread can be started that looks after the lock",
+                     std::move(context), std::move(cause));
+}
 
 [[noreturn]] void throw_lost(loss_reason reason, error_context context, std::exception_ptr cause) {
     throw lock_lost(reason,
@@ -35,8 +41,7 @@ lease_supervision* lease_core::supervise() {
     try {
         keeper.ensure_started();
     } catch (const std::system_error&) {
-        throw lock_error(error_code::internal, "no thread can be started that looks after the lock",
-                         {.key = key_, .lock_id = id_.to_string()}, std::current_exception());
+        throw_no_thread({.key = key_, .lock_id = id_.to_string()}, std::current_exception());
     }
     auto made = std::make_unique<lease_supervision>(*this);
     if (!supervision_.compare_exchange_strong(known, made.get())) return known;
@@ -75,8 +80,13 @@ void lease_core::wait_for_handler() noexcept {
 
 void lease_core::keep_alive(const keep_alive_options& options) {
     const auto ttl = options.ttl == milliseconds{0} ? ttl_ : checked_ttl(options.ttl);
-    if (auto* supervision = supervise()) {
-        lease_keeper::of_this_process().renew(*supervision, ttl);
+    auto* const supervision = supervise();
+    if (supervision == nullptr) return;
+    try {
+        lease_keeper::of_this_process().renew(*supervision, ttl,
+                                              backend_->store()->reserve_io_thread());
+    } catch (const std::system_error&) {
+        throw_no_thread({.key = key_, .lock_id = id_.to_string()}, std::current_exception());
     }
 }
 

@@ -69,9 +69,13 @@ void lease_keeper::watch(lease_supervision& whose) noexcept {
     plan(whose);
 }
 
-void lease_keeper::renew(lease_supervision& whose, milliseconds ttl) noexcept {
+void lease_keeper::renew(lease_supervision& whose, milliseconds ttl,
+                         std::shared_ptr<const void> io_thread) noexcept {
     const std::lock_guard guard(mutex_);
+    if (whose.over) return;
     whose.renewal_ttl = ttl;
+    // The former one goes with the parameter, without the mutex.
+    whose.io_thread.swap(io_thread);
     plan(whose);
 }
 
@@ -98,22 +102,29 @@ std::exception_ptr lease_keeper::renewal_failure_of(lease_supervision& whose) no
 
 void lease_keeper::lose(lease_supervision& whose, loss_reason reason) noexcept {
     std::exception_ptr cause;
+    std::shared_ptr<const void> io_thread;
     {
         const std::lock_guard guard(mutex_);
-        whose.over = true;
-        plan(whose);
+        io_thread = end(whose);
         cause = whose.renewal_failure;
     }
     announcer_.announce(whose, whose.lease.shared_from_this(), {reason, std::move(cause)});
 }
 
 void lease_keeper::forget(lease_supervision& whose) noexcept {
+    std::shared_ptr<const void> io_thread;
     {
         const std::lock_guard guard(mutex_);
-        whose.over = true;
-        plan(whose);
+        io_thread = end(whose);
     }
     announcer_.close(whose);
+}
+
+/// With the lock held. The caller destroys the result without it.
+std::shared_ptr<const void> lease_keeper::end(lease_supervision& whose) noexcept {
+    whose.over = true;
+    plan(whose);
+    return std::exchange(whose.io_thread, nullptr);
 }
 
 /// Puts it where it belongs in the schedule. With the lock held.

@@ -36,8 +36,9 @@ class lease_keeper {
     /// From now on the end of the lease is watched for.
     void watch(lease_supervision& whose) noexcept;
 
-    /// From now on it is renewed as well.
-    void renew(lease_supervision& whose, milliseconds ttl) noexcept;
+    /// From now on it is renewed as well. `io_thread` is kept until the lease is over.
+    void renew(lease_supervision& whose, milliseconds ttl,
+               std::shared_ptr<const void> io_thread) noexcept;
 
     /// Something has extended the lease.
     void deadline_moved(lease_supervision& whose) noexcept;
@@ -75,6 +76,7 @@ class lease_keeper {
     lease_keeper();
     void run();
     void plan(lease_supervision& whose) noexcept;
+    [[nodiscard]] std::shared_ptr<const void> end(lease_supervision& whose) noexcept;
     void collect_errands(lease_clock::time_point now);
     void do_errands() noexcept;
 

@@ -35,6 +35,8 @@ struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task
     // Guarded by the keeper.
     lease_clock::time_point due{};
     milliseconds renewal_ttl{0};  ///< Zero: it is only watched.
+    /// The store's I/O does not depend on callers while the lease is renewed.
+    std::shared_ptr<const void> io_thread;
     lease_clock::time_point retry_not_before{};
     std::exception_ptr renewal_failure;  ///< Of the last renewal.
     bool renewal_under_way = false;

@@ -129,6 +129,10 @@ class telemetry_engine : public engine {
         return inner_->capabilities();
     }
 
+    [[nodiscard]] std::shared_ptr<const void> reserve_io_thread() override {
+        return inner_->reserve_io_thread();
+    }
+
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
         // Described before it is done: to run out of memory afterwards would lose the answer.
         observation seen = describe(what);

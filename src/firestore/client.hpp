@@ -74,8 +74,8 @@ class client : public net::driven {
     /// Whether the end has come: whoever persists does not pause for long.
     [[nodiscard]] bool is_ending() const noexcept { return ending_; }
 
-    /// In a forked child, which shares these connections and must not: lets go of them.
-    void abandon() noexcept { shown_sockets_.close_all(); }
+    [[nodiscard]] net::io_driver& driver() noexcept { return desk_.driver(); }
+    [[nodiscard]] net::shown_sockets& sockets() noexcept { return shown_sockets_; }
 
   private:
     wishes step() override;

@@ -22,6 +22,13 @@ class client_engine : public engine, private fork_participant {
         client_->end(farewell);
     }
 
+    [[nodiscard]] std::shared_ptr<const void> reserve_io_thread() final {
+        const auto client = client_;
+        client->driver().reserve_for_own_thread();
+        const auto unreserve = [client](const void*) { client->driver().unreserve(); };
+        return {client.get(), unreserve};
+    }
+
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) final {
         const auto call = make_operation(what, limits, nullptr);
         call->watch_for_stop(limits.stop);
@@ -64,10 +71,10 @@ class client_engine : public engine, private fork_participant {
     static constexpr milliseconds farewell{1'000};
 
     // A child would read the answers meant for its parent: it gets a client of its own.
-    void before_fork() override {}
-    void after_fork_in_parent() override {}
+    void before_fork() override { client_->sockets().before_fork(); }
+    void after_fork_in_parent() override { client_->sockets().after_fork_in_parent(); }
     void after_fork_in_child() override {
-        client_->abandon();
+        client_->sockets().after_fork_in_child();
         // Threads of the parent may have been inside: what they left is never destroyed.
         static auto* const left_behind = new std::vector<std::shared_ptr<Client>>;
         left_behind->push_back(std::move(client_));

@@ -120,21 +120,8 @@ asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candid
     for (std::size_t tried = 0; tried < candidates.size() && problem; ++tried) {
         if (tried > 0) close();
         const auto protocol = candidates[tried].protocol();
-        // A command that is run under a lock must not inherit the lock's connection.
-        const int made =
-            ::socket(protocol.family(), protocol.type() | SOCK_CLOEXEC, protocol.protocol());
-        if (made < 0) {
-            problem.assign(errno, boost::system::system_category());
-            continue;
-        }
-        shown_.show(made);
-        try {
-            socket_.assign(protocol, made);
-        } catch (...) {
-            shown_.hide(made);
-            ::close(made);
-            throw;
-        }
+        problem = shown_.open(socket_, protocol, shown_socket_);
+        if (problem) continue;
         // Of the time that is left each gets its share, so that a dead address leaves some to the
         // others.
         const auto left = std::max(until - steady_clock::now(), steady_clock::duration(0));
@@ -240,10 +227,7 @@ bool http_connection::is_usable() {
 }
 
 void http_connection::close() noexcept {
-    if (!socket_.is_open()) return;
-    shown_.hide(socket_.native_handle());
-    boost::system::error_code ignored;
-    socket_.close(ignored);
+    shown_.close(socket_, shown_socket_);
 }
 
 void http_connection::check_time(time_point until) const {

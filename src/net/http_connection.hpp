@@ -72,6 +72,7 @@ class http_connection {
     const std::string& where_;
     boost::asio::ssl::context* tls_context_;
     shown_sockets& shown_;
+    shown_socket shown_socket_;
     tcp::socket socket_;
     std::optional<boost::asio::ssl::stream<tcp::socket&>> tls_;
     boost::beast::flat_buffer received_;

@@ -44,25 +44,28 @@ void io_driver::perform(const std::shared_ptr<task>& what) {
     }
     const bool has_to_drive = !has_driver_ || vacant_;
     std::unique_lock wheel(wheel_, std::defer_lock);
-    if (!has_to_drive && is_worth_a_step(*what) && !wheel.try_lock()) demand_attention();
+    if (!has_to_drive && is_worth_a_step(*what)) {
+        if (reservations_ > 0 || !wheel.try_lock()) demand_attention();
+    }
     hand_in(what);
     if (has_to_drive) {
         has_driver_ = true;
         drive_for(guard, *what);
-        return;
-    }
-    if (wheel) {
+    } else if (wheel) {
         step_for_driver(guard, *what);
         wheel.unlock();
-        if (what->finished_) return;
     }
-    wait_in_line(guard, *what);
-    if (!what->finished_) drive_for(guard, *what);
+    while (!what->finished_) {
+        if (!guard) guard.lock();
+        wait_in_line(guard, *what);
+        if (!what->finished_) drive_for(guard, *what);
+    }
 }
 
-/// Returns when the task has finished, or when this thread has to drive; then with the lock held,
-/// as before.
+/// With the lock held. Returns when the task has finished, or when this thread has to drive; then
+/// with the lock held, as before.
 void io_driver::wait_in_line(std::unique_lock<std::mutex>& guard, task& what) {
+    if (what.finished_) return;
     what.place_ = dormitory_.assign();
     waiting_.push_back(what);
     guard.unlock();
@@ -88,10 +91,7 @@ void io_driver::start(const std::shared_ptr<task>& what) {
     start_thread();
     if (is_worth_a_step(*what)) demand_attention();
     hand_in(what);
-    if (has_driver_) return;
-    has_driver_ = true;
-    thread_wanted_ = true;
-    thread_changed_.notify_one();
+    if (!has_driver_) hand_to_thread();
 }
 
 /// With the lock held.
@@ -154,7 +154,8 @@ void io_driver::end() {
     thread_.end();
 }
 
-/// The calling thread becomes the driver until `what` has finished. With the lock held, which it
+/// The calling thread becomes the driver until `what` has finished, or until the own thread is to
+/// drive. With the lock held, which it
 /// gives back.
 void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what) {
     vacant_ = false;
@@ -173,12 +174,36 @@ void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what)
     if (failure) std::rethrow_exception(failure);
 }
 
+void io_driver::reserve_for_own_thread() {
+    const std::lock_guard guard(mutex_);
+    start_thread();
+    // A caller that drives finds the reservation after its next step. Leadership cannot be taken
+    // from it: it may be in the middle of a step, even where its signal handler holds it up.
+    const bool caller_drives = has_driver_ && !vacant_;
+    if (caller_drives) demand_attention();
+    ++reservations_;
+    if (!caller_drives) hand_to_thread();
+}
+
+void io_driver::unreserve() noexcept {
+    try {
+        const std::lock_guard guard(mutex_);
+        // The thread may have nothing to do any more.
+        if (--reservations_ == 0) demand_attention();
+    } catch (const std::bad_alloc&) {  // it goes on driving until the next thing happens
+    }
+}
+
 /// Where memory runs out, others may give some back in a moment: a task that would go on without
 /// its caller is not left alone for that before its deadline.
+///
+/// A caller that others may help also returns where the own thread is to drive.
 void io_driver::drive_until_finished(const task& what, help by_others) {
+    const bool may_hand_over = by_others == help::welcome;
     while (true) {
         try {
-            drive_until([&] { return what.finished_.load(); }, by_others);
+            drive_until([&] { return what.finished_ || (may_hand_over && reservations_ > 0); },
+                        by_others);
             return;
         } catch (const std::bad_alloc&) {
             if (steady_clock::now() >= what.deadline_) throw;
@@ -372,7 +397,9 @@ void io_driver::run_loop_once(driven::time_point wake_at) {
 void io_driver::pass_on(std::unique_lock<std::mutex>& guard, std::unique_lock<std::mutex>& wheel) {
     // After an exception some are left who were to be woken.
     auto sleepers = std::exchange(finished_sleepers_, {});
-    if (!waiting_.empty()) {
+    if (reservations_ > 0) {
+        hand_to_thread();
+    } else if (!waiting_.empty()) {
         vacant_ = true;
         sleepers.add(waiting_.front().place_);
     } else {
@@ -392,6 +419,12 @@ void io_driver::call_thread() {
     } catch (const std::exception&) {
         return;  // No thread to be had: the next caller goes on with it.
     }
+    hand_to_thread();
+}
+
+/// With the lock held, when nobody drives. The thread has been started.
+void io_driver::hand_to_thread() {
+    vacant_ = false;
     has_driver_ = true;
     thread_wanted_ = true;
     thread_changed_.notify_one();
@@ -419,7 +452,10 @@ void io_driver::run_thread() {
         guard.unlock();
         try {
             drive_until(
-                [&] { return ending_ || (!nudged_ && handed_in_.empty() && !whose_.has_work()); },
+                [&] {
+                    const bool is_needed = reservations_ > 0 || nudged_ || !handed_in_.empty();
+                    return ending_ || (!is_needed && !whose_.has_work());
+                },
                 help::welcome);
         } catch (const std::exception&) {
             // Out of memory: others may give some back in a moment.

@@ -90,14 +90,15 @@ class driven : public std::enable_shared_from_this<driven> {
 
 /// Runs an io_context with one thread at a time: that of a blocking caller as long as there is one,
 /// so that a lone caller pays no hop to another thread; else a thread of its own, which exists only
-/// if it was ever needed. Handlers therefore need no locks among each other.
+/// if it was ever needed, and blocks all signals. Handlers therefore need no locks among each
+/// other.
 ///
 /// Among many callers the driver often has to wait for a CPU that those run on whom it has just
 /// woken, or sleeps until an answer comes. Whoever comes with work that is worth a step does the
 /// step in its place.
 ///
-/// Thread safety: `perform`, `start` and `nudge` may be called concurrently; the others by the
-/// thread that drives.
+/// Thread safety: `perform`, `start`, `nudge` and reservations may be made concurrently; the other
+/// members are for the thread that drives.
 class io_driver {
   public:
     explicit io_driver(driven& whose);
@@ -146,6 +147,13 @@ class io_driver {
     }
     void wake_finished() noexcept { dormitory_.wake(std::exchange(finished_sleepers_, {})); }
 
+    /// From now on only the driver's own thread drives, until `unreserve` has been called as often.
+    /// A caller that drives now hands over as soon as it runs. Callers pay a hop to another thread
+    /// meanwhile, and cannot hold up each other's tasks. Throws `std::system_error` if no thread
+    /// can be started.
+    void reserve_for_own_thread();
+    void unreserve() noexcept;
+
     /// If the calling thread is the one that drives, goes on with it until `done` or until then;
     /// else returns false at once. `done` is asked with a lock held.
     [[nodiscard]] bool drive_if_mine(const std::function<bool()>& done, driven::time_point until);
@@ -179,6 +187,7 @@ class io_driver {
     void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
     void pass_on(std::unique_lock<std::mutex>& guard, std::unique_lock<std::mutex>& wheel);
     void call_thread();
+    void hand_to_thread();
     void start_thread();
     void run_thread();
 
@@ -205,6 +214,7 @@ class io_driver {
     driven::wishes wishes_{};
     std::atomic<bool> nudged_{false};  ///< `step` has to be called. Set with the lock held.
     bool has_driver_ = false;
+    std::size_t reservations_ = 0;
     std::atomic<bool> is_in_loop_{false};  ///< The driver; set with the lock held.
     std::atomic<bool> is_in_poll_{false};  ///< Likewise.
     std::optional<wakeup> out_of_poll_;

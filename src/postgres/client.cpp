@@ -87,10 +87,6 @@ void client::end(std::chrono::milliseconds patience) {
     desk_.end(patience);
 }
 
-void client::abandon() noexcept {
-    shown_sockets_.close_all();
-}
-
 // Called by the thread that drives.
 
 void client::start_at(time_point when, std::shared_ptr<operation> what) {

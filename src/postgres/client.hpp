@@ -154,8 +154,8 @@ class client : public net::driven, private lookout::audience {
     /// operations have ended. Nothing may be called after it.
     void end(std::chrono::milliseconds patience);
 
-    /// In a forked child, which shares these connections and must not: lets go of them.
-    void abandon() noexcept;
+    [[nodiscard]] net::io_driver& driver() noexcept { return desk_.driver(); }
+    [[nodiscard]] net::shown_sockets& sockets() noexcept { return shown_sockets_; }
 
     [[nodiscard]] const std::string& where() const noexcept { return target_.where; }
 

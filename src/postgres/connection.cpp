@@ -75,8 +75,7 @@ void connection::open() {
 void connection::close() noexcept {
     closed_ = true;
     told_ = nullptr;
-    let_go_of_socket();
-    session_.reset();
+    end_session();
     try {
         resolver_.cancel();
         limit_.cancel();
@@ -183,8 +182,14 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
     keywords.push_back(nullptr);
     values.push_back(nullptr);
 
-    session_.reset(PQconnectStartParams(keywords.data(), values.data(), 0));
-    if (!session_) throw std::bad_alloc();
+    end_session();
+    {
+        // Host names were looked up before, so that libpq does not wait for anything here.
+        const net::shown_sockets::no_fork guard(shown_);
+        session_.reset(PQconnectStartParams(keywords.data(), values.data(), 0));
+        if (!session_) throw std::bad_alloc();
+        shown_.show(shown_socket_, PQsocket(session_.get()));
+    }
     // Notices would go to the standard error. The texts of errors may hold names; codes do not.
     PQsetNoticeProcessor(
         session_.get(), [](void*, const char*) {}, nullptr);
@@ -211,11 +216,11 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
         co_return std::nullopt;
     }
     if (out_of_time_) {
-        session_.reset();
+        end_session();
         co_return too_late();
     }
     const std::string said = PQerrorMessage(session_.get());
-    session_.reset();
+    end_session();
     co_return to_connection_error(said, server_.where);
 }
 
@@ -231,25 +236,38 @@ asio::awaitable<bool> connection::poll_until_connected() {
                                         : asio::posix::stream_descriptor::wait_write,
                                     token);
         if (closed_) co_return false;
-        // From here on libpq may replace the socket by another.
         let_go_of_socket();
         if (out_of_time_) co_return false;
-        state = PQconnectPoll(session_.get());
+        state = poll_connection();
     }
     co_return state == PGRES_POLLING_OK;
+}
+
+/// libpq may replace the socket by another.
+PostgresPollingStatusType connection::poll_connection() {
+    const net::shown_sockets::no_fork guard(shown_);
+    const auto state = PQconnectPoll(session_.get());
+    shown_.show(shown_socket_, PQsocket(session_.get()));
+    return state;
+}
+
+/// Closes the session and its socket.
+void connection::end_session() noexcept {
+    let_go_of_socket();
+    const net::shown_sockets::no_fork guard(shown_);
+    shown_.hide(shown_socket_);
+    session_.reset();
 }
 
 void connection::take_hold_of_socket() {
     const int borrowed = PQsocket(session_.get());
     if (borrowed < 0) throw broken();
     socket_.assign(borrowed);
-    shown_.show(borrowed);
 }
 
 /// Before the session closes it.
 void connection::let_go_of_socket() noexcept {
     if (!socket_.is_open()) return;
-    shown_.hide(socket_.native_handle());
     try {
         socket_.release();
     } catch (const std::exception&) {  // it was not waited for
@@ -337,6 +355,11 @@ bool connection::is_alive() {
 
 void connection::take_input() {
     const bool alive = PQconsumeInput(session_.get()) == 1;
+    if (!alive) {
+        // libpq has closed the socket.
+        const net::shown_sockets::no_fork guard(shown_);
+        shown_.show(shown_socket_, PQsocket(session_.get()));
+    }
     take_results();
     take_notifications();
     if (closed_) return;

@@ -96,6 +96,8 @@ class connection : public std::enable_shared_from_this<connection> {
     awaitable<std::optional<lock_error>> connect_to(const candidate& place,
                                                     std::chrono::steady_clock::duration at_most);
     awaitable<bool> poll_until_connected();
+    [[nodiscard]] PostgresPollingStatusType poll_connection();
+    void end_session() noexcept;
     void let_go_of_socket() noexcept;
     void take_hold_of_socket();
     void take_input();
@@ -119,6 +121,7 @@ class connection : public std::enable_shared_from_this<connection> {
 
     boost::asio::ip::tcp::resolver resolver_;
     std::unique_ptr<PGconn, finisher> session_;
+    net::shown_socket shown_socket_;
     /// Borrows the session's socket, to wait for it.
     boost::asio::posix::stream_descriptor socket_;
     boost::asio::steady_timer limit_;  ///< Of the attempt at one place, then of the whole.

@@ -85,10 +85,6 @@ void client::end(std::chrono::milliseconds patience) {
     desk_.end(patience);
 }
 
-void client::abandon() noexcept {
-    shown_sockets_.close_all();
-}
-
 // Called by the thread that drives.
 
 void client::start_at(time_point when, std::shared_ptr<operation> what) {

@@ -1,5 +1,6 @@
 #include "connection.hpp"
 
+#include "../core/file_descriptor.hpp"
 #include "../net/tls.hpp"
 #include "../net/without_signals.hpp"
 #include "resp_writer.hpp"
@@ -20,7 +21,6 @@
 #include <openssl/ssl.h>
 #include <sched.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -234,18 +234,14 @@ asio::awaitable<boost::system::error_code> connection::connect_to(
     const endpoint& candidate, std::chrono::steady_clock::duration at_most) {
     close_socket();
     const auto protocol = candidate.protocol();
-    // A command that is run under a lock must not inherit the lock's connection.
-    const int made =
-        ::socket(protocol.family(), protocol.type() | SOCK_CLOEXEC, protocol.protocol());
-    if (made < 0) co_return boost::system::error_code(errno, boost::system::system_category());
-    shown_.show(made);
-    socket_.assign(protocol, made);
+    if (const auto refused = shown_.open(socket_, protocol, shown_socket_)) co_return refused;
 
     asio::steady_timer limit(context_, at_most);
-    limit.async_wait([weak = weak_from_this(), made](const boost::system::error_code& stopped) {
+    const int opened = socket_.native_handle();
+    limit.async_wait([weak = weak_from_this(), opened](const boost::system::error_code& stopped) {
         const auto self = weak.lock();
         const bool still_at_it = self && self->connecting_ && self->socket_.is_open() &&
-                                 self->socket_.native_handle() == made;
+                                 self->socket_.native_handle() == opened;
         boost::system::error_code ignored;
         if (!stopped && still_at_it) self->socket_.cancel(ignored);
     });
@@ -263,12 +259,13 @@ asio::awaitable<boost::system::error_code> connection::connect_to(
 /// at each wait for something to read, epoll would first tell that there is room to write.
 void connection::register_afresh(const socket::protocol_type& protocol,
                                  boost::system::error_code& problem) {
-    const int same = socket_.release(problem);
+    const net::shown_sockets::no_fork guard(shown_);
+    const int number = socket_.release(problem);
     if (problem) return;
-    socket_.assign(protocol, same, problem);
-    if (!problem) return;
-    shown_.hide(same);
-    ::close(same);
+    file_descriptor same(number, "socket");
+    shown_.hide(shown_socket_);
+    socket_.assign(protocol, same.get(), problem);
+    if (!problem) shown_.show(shown_socket_, same.release());
 }
 
 asio::awaitable<void> connection::secure() {
@@ -373,10 +370,7 @@ bool connection::receive_now() {
 }
 
 void connection::close_socket() noexcept {
-    if (!socket_.is_open()) return;
-    shown_.hide(socket_.native_handle());
-    boost::system::error_code ignored;
-    socket_.close(ignored);
+    shown_.close(socket_, shown_socket_);
 }
 
 void connection::flush() {

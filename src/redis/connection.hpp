@@ -126,6 +126,7 @@ class connection : public std::enable_shared_from_this<connection> {
     const lock_error out_of_memory_;
 
     boost::asio::ip::tcp::resolver resolver_;
+    net::shown_socket shown_socket_;
     socket socket_;
     std::optional<boost::asio::ssl::stream<socket&>> tls_;
     boost::asio::steady_timer limit_;  ///< Of whatever must not last.

@@ -1,7 +1,9 @@
 /// PostgreSQL and fork(): the child has connections of its own and none of its parent's locks.
+#include "fork_in_connect.hpp"
 #include "postgres_fault.hpp"
 #include "support/child_process.hpp"
 
+#include <optional>
 #include <string>
 
 namespace syncguard::test {
@@ -44,6 +46,19 @@ TEST_F(postgres_fork, a_child_neither_releases_nor_extends_what_it_inherited) {
     });
     EXPECT_EQ(child.wait(), 0);
     EXPECT_TRUE(lease->release());
+}
+
+TEST_F(postgres_fork, while_libpq_connects_leaves_the_child_no_socket) {
+    auto locks = std::make_optional(open());
+    {
+        fork_in_connect forking;
+        ASSERT_FALSE(locks->is_locked("k"));
+        forking.wait_for_child();
+        ASSERT_FALSE(locks->is_locked("k"));
+        EXPECT_GE(proxy_.open_connections(), 1U);
+        locks.reset();
+        EXPECT_TRUE(eventually([&] { return proxy_.open_connections() == 0; }, 2s));
+    }
 }
 
 }  // namespace

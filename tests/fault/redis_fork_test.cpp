@@ -1,4 +1,5 @@
 /// Redis and fork(): the child has a connection of its own and none of its parent's locks.
+#include "fork_in_connect.hpp"
 #include "redis_fault.hpp"
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
@@ -137,6 +138,18 @@ TEST_F(redis_fork, nor_one_that_its_parent_had_given_up_before) {
     const child_process living_on([] { return ::pause(); });
     locks_ = redis::backend({.host = "127.0.0.1", .port = server_.port()}, quiet());
     EXPECT_TRUE(eventually([&] { return clients_of(server_) == 0; }, 2s)) << clients_of(server_);
+}
+
+TEST_F(redis_fork, between_the_creation_of_a_socket_and_its_registration_leaves_the_child_none) {
+    locks_ = redis::backend({.host = "127.0.0.1", .port = server_.port()}, quiet());
+    {
+        fork_in_connect forking;
+        ASSERT_FALSE(locks_.is_locked("k"));
+        forking.wait_for_child();
+        ASSERT_FALSE(locks_.is_locked("k"));
+        locks_ = redis::backend({.host = "127.0.0.1", .port = server_.port()}, quiet());
+        EXPECT_TRUE(eventually([&] { return clients_of(server_) == 0; }, 2s));
+    }
 }
 
 TEST_F(redis_fork, a_child_may_end_the_normal_way) {

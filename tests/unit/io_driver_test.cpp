@@ -57,6 +57,8 @@ class errand_runner : public net::driven {
         return what;
     }
     void nudge() { driver_.nudge(); }
+    void reserve_for_own_thread() { driver_.reserve_for_own_thread(); }
+    void unreserve() { driver_.unreserve(); }
     /// Calls nobody: the next step finishes it.
     void allow(const std::shared_ptr<errand>& what) {
         const std::lock_guard guard(mutex_);
@@ -611,6 +613,105 @@ TEST_F(beside_its_server, a_silent_one_keeps_nobody_from_being_called) {
     }
     // Each that was not called would have slept for 50 ms, or for ever.
     EXPECT_LT(steady_clock::now() - begin, rounds * 25ms);
+}
+
+TEST_F(io_driver_test, is_driven_by_its_own_thread_while_that_is_reserved) {
+    runner_->reserve_for_own_thread();
+    std::set<std::thread::id> drivers;
+    for (int i = 0; i < 100; ++i) {
+        const auto what = std::make_shared<errand>();
+        runner_->allow(what);
+        runner_->perform(what);
+        EXPECT_EQ(what->times_finished, 1);
+        drivers.insert(what->finished_by);
+    }
+    EXPECT_EQ(drivers.size(), 1U);
+    EXPECT_EQ(drivers.count(std::this_thread::get_id()), 0U);
+    runner_->unreserve();
+}
+
+TEST_F(io_driver_test, a_caller_that_drives_hands_over_to_the_reserved_thread_and_waits_on) {
+    const auto first = call();
+    const auto second = call();
+    runner_->reserve_for_own_thread();
+    EXPECT_TRUE(eventually([&] {
+        runner_->nudge();
+        const auto stepper = runner_->last_stepper();
+        return stepper != first->thread && stepper != second->thread;
+    }));
+    for (const auto* each : {first.get(), second.get()})
+        runner_->let_finish(each->what);
+    for (auto* each : {first.get(), second.get()}) {
+        each->returned.get();
+        EXPECT_EQ(each->what->times_finished, 1);
+        EXPECT_NE(each->what->finished_by, first->thread);
+        EXPECT_NE(each->what->finished_by, second->thread);
+    }
+    runner_->unreserve();
+}
+
+TEST_F(io_driver_test, callers_drive_again_after_the_last_reservation) {
+    runner_->reserve_for_own_thread();
+    runner_->reserve_for_own_thread();
+    runner_->unreserve();
+    const auto what = std::make_shared<errand>();
+    runner_->allow(what);
+    runner_->perform(what);
+    EXPECT_NE(what->finished_by.load(), std::this_thread::get_id());
+    runner_->unreserve();
+    EXPECT_TRUE(eventually([&] {
+        const auto next = std::make_shared<errand>();
+        runner_->allow(next);
+        runner_->perform(next);
+        return next->finished_by.load() == std::this_thread::get_id();
+    }));
+}
+
+TEST_F(io_driver_test, a_step_of_the_reserved_thread_may_itself_wait_for_something) {
+    runner_->reserve_for_own_thread();
+    const auto inner = std::make_shared<errand>();
+    const auto outer = std::make_shared<errand>();
+    runner_->allow(inner);
+    runner_->allow(outer);
+    runner_->in_next_step([&] { runner_->perform(inner); });
+    runner_->perform(outer);
+    EXPECT_EQ(inner->times_finished, 1);
+    EXPECT_EQ(outer->times_finished, 1);
+    runner_->unreserve();
+}
+
+TEST_F(io_driver_test, the_reserved_thread_survives_the_exception_of_a_step) {
+    runner_->reserve_for_own_thread();
+    runner_->in_next_step([] { throw std::runtime_error("once"); });
+    const auto what = std::make_shared<errand>();
+    runner_->allow(what);
+    runner_->perform(what);
+    EXPECT_NE(what->finished_by.load(), std::this_thread::get_id());
+    runner_->unreserve();
+}
+
+TEST_F(io_driver_test, reservations_come_and_go_among_busy_callers) {
+    std::atomic<long> rounds{0};
+    std::vector<std::jthread> busy;
+    for (int i = 0; i < 8; ++i) {
+        busy.emplace_back([&](const std::stop_token& stop) {
+            while (!stop.stop_requested()) {
+                const auto what = std::make_shared<errand>();
+                runner_->allow(what);
+                runner_->perform(what);
+                EXPECT_EQ(what->times_finished, 1);
+                ++rounds;
+            }
+        });
+    }
+    for (int i = 0; i < 300; ++i) {
+        runner_->reserve_for_own_thread();
+        const auto before = rounds.load();
+        EXPECT_TRUE(eventually([&] { return rounds > before; }));
+        runner_->unreserve();
+    }
+    busy.clear();
+    EXPECT_FALSE(runner_->ever_stepped_by_two());
 }
 
 TEST_F(io_driver_test, errands_of_many_threads_finish_once_each_and_together) {

@@ -28,12 +28,17 @@ class abandonable {
     abandonable& operator=(const abandonable&) = delete;
     virtual ~abandonable() = default;
 
-    /// Destroys the handler; the answer will be dropped when it comes.
+    /// Destroys the handler; the answer will be dropped when it comes. False if there is none any
+    /// more.
+    virtual bool drop_handler() noexcept = 0;
+
+    /// The same, and cancels the call.
     virtual void abandon() noexcept = 0;
 };
 
 /// The calls whose handlers belong to an execution context. A context that is destroyed while calls
-/// are under way takes their handlers with it, as Asio's own operations do.
+/// are under way takes their handlers with it, as Asio's own operations do. Calls that are begun
+/// meanwhile, by destructors of handlers and coroutines, have no handler.
 class outstanding_calls : public boost::asio::execution_context::service {
   public:
     using key_type = outstanding_calls;
@@ -41,10 +46,18 @@ class outstanding_calls : public boost::asio::execution_context::service {
     inline static boost::asio::execution_context::id id;
 
     explicit outstanding_calls(boost::asio::execution_context& context) : service(context) {}
+    // A service that is created while its context is destroyed is not shut down. Its calls were
+    // begun by destructors: they go on.
+    ~outstanding_calls() override {
+        drop_all([](abandonable& call) { (void)call.drop_handler(); });
+    }
 
-    void add(const std::shared_ptr<abandonable>& call) {
+    /// False if the context is being destroyed.
+    [[nodiscard]] bool add(const std::shared_ptr<abandonable>& call) {
         const std::lock_guard guard(mutex_);
+        if (is_shut_down_) return false;
         calls_.emplace(call.get(), call);
+        return true;
     }
     void remove(const abandonable* call) noexcept {
         const std::lock_guard guard(mutex_);
@@ -53,18 +66,25 @@ class outstanding_calls : public boost::asio::execution_context::service {
 
   private:
     void shutdown() noexcept override {
+        drop_all([](abandonable& call) { call.abandon(); });
+    }
+
+    template <class Drop>
+    void drop_all(Drop drop) noexcept {
         std::unordered_map<const abandonable*, std::weak_ptr<abandonable>> going;
         {
             const std::lock_guard guard(mutex_);
+            is_shut_down_ = true;
             going.swap(calls_);
         }
         // Without the mutex: a call that completes now holds its own, and asks for this one.
         for (const auto& [address, weak] : going) {
-            if (const auto call = weak.lock()) call->abandon();
+            if (const auto call = weak.lock()) drop(*call);
         }
     }
 
     std::mutex mutex_;
+    bool is_shut_down_ = false;
     std::unordered_map<const abandonable*, std::weak_ptr<abandonable>> calls_;
 };
 
@@ -76,7 +96,7 @@ class async_call : public abandonable,
   public:
     [[nodiscard]] static std::shared_ptr<async_call> make(Handler handler) {
         auto made = std::make_shared<async_call>(std::move(handler));
-        if (made->registry_ != nullptr) made->registry_->add(made);
+        if (made->registry_ != nullptr && !made->registry_->add(made)) (void)made->drop_handler();
         return made;
     }
 
@@ -92,34 +112,44 @@ class async_call : public abandonable,
 
     [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
 
-    void complete(std::exception_ptr failure, Result result) {
+    void complete(std::exception_ptr failure, Result result) noexcept {
         // Held, and registered, until the post has returned: a context that is destroyed as soon as
         // the handler has run waits for it.
         const std::lock_guard guard(mutex_);
         if (!waiting_) return;
-        const auto executor = waiting_->work.get_executor();
-        boost::asio::post(executor, [waiting = std::move(*waiting_), failure = std::move(failure),
-                                     result = std::move(result)]() mutable {
-            if (auto slot = boost::asio::get_associated_cancellation_slot(waiting.handler);
-                slot.is_connected()) {
-                slot.clear();
-            }
-            Handler handler = std::move(waiting.handler);
-            waiting.work.reset();
-            std::move(handler)(std::move(failure), std::move(result));
-        });
+        try {
+            const auto executor = waiting_->work.get_executor();
+            boost::asio::post(
+                executor, [waiting = std::move(*waiting_), failure = std::move(failure),
+                           result = std::move(result)]() mutable {
+                    if (auto slot = boost::asio::get_associated_cancellation_slot(waiting.handler);
+                        slot.is_connected()) {
+                        slot.clear();
+                    }
+                    Handler handler = std::move(waiting.handler);
+                    waiting.work.reset();
+                    std::move(handler)(std::move(failure), std::move(result));
+                });
+        } catch (...) {
+            // The executor does not take the handler, which is destroyed by now. If it was the last
+            // owner of its context, the registry is destroyed, too, and has called `abandon`.
+            if (!waiting_) return;
+        }
         waiting_.reset();
         if (registry_ != nullptr) registry_->remove(this);
     }
 
-    void abandon() noexcept override {
+    bool drop_handler() noexcept override {
         std::optional<waiting_handler> dropped;
-        {
-            const std::lock_guard guard(mutex_);
-            if (!waiting_) return;
-            dropped.emplace(std::move(*waiting_));
-            waiting_.reset();
-        }
+        const std::lock_guard guard(mutex_);
+        if (!waiting_) return false;
+        dropped.emplace(std::move(*waiting_));
+        waiting_.reset();
+        return true;
+    }
+
+    void abandon() noexcept override {
+        if (!drop_handler()) return;
         // Without the mutex: the engine may answer a stop request at once.
         stop_.request_stop();
     }
@@ -145,7 +175,8 @@ class async_call : public abandonable,
         }
     }
 
-    std::mutex mutex_;
+    /// Recursive: a handler that is destroyed because it could not be posted may own its context.
+    std::recursive_mutex mutex_;
     std::optional<waiting_handler> waiting_;
     std::stop_source stop_;
     outstanding_calls* registry_;
