@@ -30,7 +30,8 @@ struct table_names {
 struct options {
     /// What libpq understands: `postgres://user:password@host:port/database?sslmode=...`, or
     /// `host=... dbname=...`. Several hosts are tried in turn until one is as
-    /// `target_session_attrs` wants it. What is not said comes from the environment (PGHOST, ...),
+    /// `target_session_attrs` wants it, which is `read-write` by default: a standby may lag behind
+    /// and not know the latest locks. What is not said comes from the environment (PGHOST, ...),
     /// a service file or a password file, as with every libpq program.
     std::string connection{};
 

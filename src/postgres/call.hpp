@@ -31,6 +31,11 @@ struct call {
     /// Of these at most.
     milliseconds most_patience = std::chrono::hours(24);
 
+    /// What takes the place of `what` once the server has refused it; null where nothing does.
+    const statement* fallback = nullptr;
+    /// A shortage is one of memory that all clients of the server share.
+    enum class refusals { shortages, all } fallback_after = refusals::shortages;
+
     /// For what has to wait its turn on the server; null where nothing has to.
     const statement* enter = nullptr;
     /// Behind whom: the first parameter of `enter`. The second is the patience.

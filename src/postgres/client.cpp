@@ -48,6 +48,13 @@ lock_error cancelled_by_caller() {
 
 }  // namespace
 
+bool operation::has_another_way(std::string_view sqlstate) noexcept {
+    const bool falls_back = call_.fallback_after == call::refusals::all || is_shortage(sqlstate);
+    if (call_.fallback == nullptr || !falls_back) return false;
+    call_.what = std::exchange(call_.fallback, nullptr);
+    return true;
+}
+
 client::client(const options& store)
     : target_(store),
       named_tables_(checked_tables(store.tables)),
@@ -290,6 +297,9 @@ void client::send(link& on, operation_queue& from) {
     transaction together;
     try {
         together = transaction_of(calls, alone, time_left);
+        if (sets_settings_) {
+            together.insert(together.begin(), {{&settings_.isolation, {}}, {&settings_.time, {}}});
+        }
         for (auto& each : together)
             each.what = &qualified(*each.what);
     } catch (const std::bad_alloc&) {
@@ -403,6 +413,7 @@ void client::greet(link& which) {
 
 void client::on_greeted(link& which, const row_list& rows) {
     which.set_server_clock(clock_in(rows, where()));
+    sets_settings_ = sets_settings_ || has_unsuitable_settings(rows, where());
     // Another connection may have found them meanwhile.
     if (!tables_.exist) {
         tables_ = tables_in(rows, named_tables_, where());
@@ -500,6 +511,8 @@ void client::refuse(const operation_list& all, const refusal& why) {
     const remedy cure = remedy_for(why.sqlstate);
     const unsigned most = cure == remedy::again_elsewhere ? most_moves : most_repetitions;
     if (cure == remedy::again_without_names) named_statements_ = false;
+    if (why.sqlstate == sqlstate_of_conflict) sets_settings_ = true;
+    if (why.sqlstate == sqlstate_of_lock_shortage) lookout_.lower_all();
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ != operation::state::sent) continue;
         each->alone_ = each->alone_ || cure != remedy::again_without_names;
@@ -651,6 +664,11 @@ void client::look_again_at_everything() {
 void client::expect_nothing() {
     while (!lounge_.empty())
         set_ended(lounge_.begin()->second->self_);
+}
+
+void client::expect_nothing_of(const std::string& key) {
+    for (auto each = lounge_.find(key); each != lounge_.end(); each = lounge_.find(key))
+        set_ended(each->second->self_);
 }
 
 bool client::still_awaits(const std::string& key) const {

@@ -10,6 +10,7 @@
 #include "connection.hpp"
 #include "greeting.hpp"
 #include "lookout.hpp"
+#include "statements.hpp"
 #include "target.hpp"
 
 #include <syncguard/error.hpp>
@@ -86,9 +87,7 @@ class operation : public net::order,
 
     /// The server has refused it. True if it was changed, or the server, so that it may be sent
     /// again.
-    [[nodiscard]] virtual bool has_another_way(std::string_view /*sqlstate*/) noexcept {
-        return false;
-    }
+    [[nodiscard]] virtual bool has_another_way(std::string_view sqlstate) noexcept;
 
     /// After a failure: the server may have performed it nevertheless.
     virtual void lose() noexcept {}
@@ -210,6 +209,7 @@ class client : public net::driven, private lookout::audience {
     void look_again(const std::string& key) override;
     void look_again_at_everything() override;
     void expect_nothing() override;
+    void expect_nothing_of(const std::string& key) override;
     [[nodiscard]] bool still_awaits(const std::string& key) const override;
     void let_linger(operation& what, const operation::patience& how, time_point sent_at);
     void resume(operation& what) noexcept;
@@ -241,6 +241,11 @@ class client : public net::driven, private lookout::audience {
     std::vector<std::unique_ptr<link>> links_;
     /// The tables that were found first: another search path or new tables change nothing.
     located_tables tables_;
+    const settings_statements settings_;
+    /// Some session has others: known from its greeting, or from a conflict that there is only
+    /// under a stricter isolation. All transactions set theirs from then on, since behind a pooler
+    /// each may come to another session.
+    bool sets_settings_ = false;
     /// Statements about these tables.
     std::map<const statement*, statement> qualified_;
     lounge lounge_;

@@ -280,15 +280,15 @@ void connection::send(const transaction& what, bool named) {
     answer_.clear();
     refused_.reset();
     try {
-        if (named && ++since_plans_were_made_ > transactions_per_plan) {
-            since_plans_were_made_ = 0;
-            const step renewal{&forget_plans(), {}};
-            send_step(renewal, false, expectation::kind::step);
-        }
         for (const auto& each : what) {
             const bool is_last = &each == &what.back();
             send_step(each, named,
                       is_last ? expectation::kind::last_step : expectation::kind::step);
+        }
+        if (named && ++since_plans_were_made_ > transactions_per_plan) {
+            since_plans_were_made_ = 0;
+            const step renewal{&forget_plans(), {}};
+            send_step(renewal, false, expectation::kind::step);
         }
         check(PQpipelineSync(session_.get()));
         expected_.push_back({expectation::kind::end, {}});

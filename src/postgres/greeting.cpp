@@ -13,11 +13,20 @@ namespace syncguard::postgres {
 
 namespace {
 
+std::string clock_and_settings() {
+    return server_clock() +
+           ", pg_catalog.current_setting('transaction_isolation') {<>} 'read committed' "
+           "OR pg_catalog.current_setting('statement_timeout') {<>} '0' "
+           "OR coalesce(pg_catalog.current_setting('transaction_timeout', true), '0') {<>} '0'";
+}
+
 /// Its schemas, as many as have such a table, or the one where it would be made.
 std::string schemas_of(const std::string& place) {
-    return "(SELECT count(*) FROM found WHERE place = " + place +
-           "), (SELECT coalesce(min(nspname::text), nullif(min(schema), ''), current_schema()) "
-           "FROM wanted LEFT JOIN found USING (place) WHERE place = " +
+    return "(SELECT pg_catalog.count(*) FROM found WHERE place {=} " + place +
+           "), (SELECT coalesce(pg_catalog.min(f.nspname::pg_catalog.text), "
+           "CASE WHEN pg_catalog.min(w.schema) {<>} '' THEN pg_catalog.min(w.schema) END, "
+           "pg_catalog.current_schema()) FROM wanted AS w LEFT JOIN found AS f "
+           "ON f.place {=} w.place WHERE w.place {=} " +
            place + ")";
 }
 
@@ -67,23 +76,26 @@ bool locate(table_name& table, const row_list& answer, std::size_t number,
 }  // namespace
 
 step ask_for_clock() {
-    static const statement question{.name = {}, .text = "SELECT " + server_clock()};
+    static const statement question{
+        .name = {}, .text = with_system_operators("SELECT " + clock_and_settings())};
     return {&question, {}};
 }
 
 step ask_for_tables(const table_pair& tables) {
     static const statement question{
         .name = {},
-        .text =
-            "WITH wanted (place, schema, name) AS (VALUES (1, $1::text, $2::text), "
-            "(2, $3::text, $4::text)), "
+        .text = with_system_operators(
+            "WITH wanted (place, schema, name) AS (VALUES "
+            "(1, $1::pg_catalog.text, $2::pg_catalog.text), "
+            "(2, $3::pg_catalog.text, $4::pg_catalog.text)), "
             "found AS (SELECT place, nspname, c.oid FROM wanted JOIN pg_catalog.pg_class AS c "
-            "ON relname = name JOIN pg_catalog.pg_namespace AS n ON n.oid = relnamespace "
-            "WHERE nspname = schema "
-            "OR schema = '' AND nspname = ANY (current_schemas(false))) "
+            "ON relname {=} name JOIN pg_catalog.pg_namespace AS n ON n.oid {=} relnamespace "
+            "WHERE nspname {=} schema "
+            "OR schema {=} '' AND nspname {=} ANY (pg_catalog.current_schemas(false))) "
             "SELECT " +
-            server_clock() + ", " + schemas_of("1") + ", " + schemas_of("2") +
-            ", (SELECT min(obj_description(oid, 'pg_class')) FROM found WHERE place = 1)"};
+            clock_and_settings() + ", " + schemas_of("1") + ", " + schemas_of("2") +
+            ", (SELECT pg_catalog.min(" + comment_of_table("oid") +
+            ") FROM found WHERE place {=} 1)")};
     return {&question,
             {tables.locks.schema, tables.locks.name, tables.fence_counters.schema,
              tables.fence_counters.name}};
@@ -97,13 +109,17 @@ unix_time clock_in(const row_list& answer, const std::string& where) {
     return unix_time(milliseconds(ms));
 }
 
+bool has_unsuitable_settings(const row_list& answer, const std::string& where) {
+    return field(answer, 1, where) == "t";
+}
+
 located_tables tables_in(const row_list& answer, const table_pair& asked_for,
                          const std::string& where) {
     located_tables located{.tables = asked_for};
-    const bool has_locks = locate(located.tables.locks, answer, 1, where);
-    const bool has_counters = locate(located.tables.fence_counters, answer, 3, where);
+    const bool has_locks = locate(located.tables.locks, answer, 2, where);
+    const bool has_counters = locate(located.tables.fence_counters, answer, 4, where);
     located.exist = has_locks && has_counters;
-    const std::string note = field(answer, 5, where).value_or("");
+    const std::string note = field(answer, 6, where).value_or("");
     const std::string_view beginning = note_of_counters;
     if (note.starts_with(beginning) &&
         note.substr(beginning.size()) != located.tables.fence_counters.plain()) {

@@ -1,4 +1,5 @@
-/// The first question on a connection: the server's clock, and where the tables are. Pure.
+/// The first question on a connection: the server's clock, the settings of the session, and where
+/// the tables are. Pure.
 #pragma once
 
 #include "table_names.hpp"
@@ -10,14 +11,18 @@
 
 namespace syncguard::postgres {
 
-/// Asks for the clock alone, where the schemas of the tables are known.
+/// Asks for the clock and the settings, where the schemas of the tables are known.
 [[nodiscard]] step ask_for_clock();
 
-/// Asks for both.
+/// Asks for all.
 [[nodiscard]] step ask_for_tables(const table_pair& tables);
 
 /// The first column of an answer. Throws `lock_error`; messages name the server by `where`.
 [[nodiscard]] unix_time clock_in(const row_list& answer, const std::string& where);
+
+/// Whether the session isolates transactions more strictly than read committed, or ends statements
+/// or transactions that take long. Throws `lock_error`.
+[[nodiscard]] bool has_unsuitable_settings(const row_list& answer, const std::string& where);
 
 struct located_tables {
     table_pair tables;  ///< With their schemas; that in which they would be made, if they are not.

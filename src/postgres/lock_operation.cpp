@@ -120,8 +120,8 @@ outcome lock_operation::decoded(const row& reply) const {
     return answer;
 }
 
-/// The caller is told that the lock is over, and will not release it. A release by its id frees it if
-/// the extension took effect after all, and touches no other lock.
+/// The caller is told that the lock is over, and will not release it. A release by its id frees it
+/// if the extension took effect after all, and touches no other lock.
 void lock_operation::release_extended() const noexcept {
     const auto owner = client_.lock();
     if (!owner) return;
@@ -158,13 +158,6 @@ bool lock_operation::ask_again() noexcept {
     } catch (const std::bad_alloc&) {
         return false;
     }
-    return true;
-}
-
-bool lock_operation::has_another_way(std::string_view /*sqlstate*/) noexcept {
-    // The answer does not depend on whether what is left of a lock can be removed.
-    if (call_.what != &sql_->is_locked_with_cleanup) return false;
-    call_.what = &sql_->is_locked;
     return true;
 }
 

@@ -12,7 +12,6 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <string_view>
 
 namespace syncguard::postgres {
 
@@ -40,7 +39,6 @@ class lock_operation : public operation {
     void answer_late(const row& reply) noexcept override;
     void fail(const lock_error& why) noexcept override;
     [[nodiscard]] bool ask_again() noexcept override;
-    [[nodiscard]] bool has_another_way(std::string_view sqlstate) noexcept override;
     void lose() noexcept override;
     void announce() noexcept override;
     [[nodiscard]] bool is_urgent() const noexcept override;

@@ -1,5 +1,7 @@
 #include "lock_protocol.hpp"
 
+#include "../core/longest_wait.hpp"
+
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>
 
@@ -26,7 +28,8 @@ call release_of(const lock_id& id, const statements& sql) {
     return {.what = &sql.release,
             .parameters = {id.to_string()},
             .takes_lists = true,
-            .takes_patience = true};
+            .takes_patience = true,
+            .fallback = &sql.release_unnoticed};
 }
 
 call one(const statement& what, std::vector<std::string> parameters) {
@@ -53,10 +56,18 @@ struct encoder {
         call asked = one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
         asked.has_deadline = true;
         asked.takes_patience = true;
+        asked.fallback = &sql.extend_unnoticed;
         return asked;
     }
     call operator()(const is_locked_request& what) const {
-        return one(cleanup ? sql.is_locked_with_cleanup : sql.is_locked, {storage_key(what.key)});
+        call asked = one(sql.is_locked, {storage_key(what.key)});
+        if (cleanup) {
+            // The answer does not depend on whether what is left of a lock can be removed.
+            asked.what = &sql.is_locked_with_cleanup;
+            asked.fallback = &sql.is_locked;
+            asked.fallback_after = call::refusals::all;
+        }
+        return asked;
     }
     call operator()(const key_lookup_request& what) const {
         return one(sql.lookup_key, {storage_key(what.key)});
@@ -113,6 +124,11 @@ struct decoder {
 
     outcome operator()(const acquire_request& /*what*/) const {
         if (field(1)) return outcome::locked(milliseconds(integer(1)));
+        if (!field(3) && field(6) == "t") {
+            throw lock_error(error_code::invalid_argument,
+                             "the fence counter of this key is a negative number, which SyncGuard "
+                             "does not write; nothing was locked");
+        }
         if (!field(3)) {
             throw lock_error(error_code::internal,
                              "the fence counter of this key has reached its end (" +
@@ -164,7 +180,7 @@ std::optional<milliseconds> time_to_trust(const request& what, const row& answer
     if (!std::holds_alternative<extend_request>(what) || answer.size() <= 4 || !answer[4]) {
         return std::nullopt;
     }
-    return milliseconds(decoder{answer, {}}.integer(4));
+    return bounded_wait(milliseconds(decoder{answer, {}}.integer(4)));
 }
 
 outcome decode(const request& what, const row& answer, const std::string& where) {

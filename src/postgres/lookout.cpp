@@ -11,14 +11,22 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Each is a lock in the server's memory, which holds some thousands for all its clients.
-constexpr std::size_t most_keys = 500;
+/// Each is a lock in the server's table, which all its clients share and which has room for 64 of
+/// each session unless changed (`max_locks_per_transaction`). If every session took as many flags
+/// as this, half of it would be left.
+constexpr std::size_t most_keys = 32;
 
 /// A lock that goes from hand to hand is waited for again in a moment.
 constexpr auto flags_stay_up = 1s;
 
-/// A flag waits at most for the end of a release.
+/// The time that the server may take to answer the lookout.
 constexpr auto longest_answer = 5s;
+
+/// Limits of the pause before a flag is tried for again, which is as long as it has been refused.
+constexpr auto shortest_pause = 10ms;
+constexpr auto longest_pause = 1s;
+/// A release takes no longer, unless it hangs.
+constexpr auto patience_with_releases = 4s;
 
 constexpr auto pause_after_a_loss = 100ms;
 constexpr auto pause_after_a_refusal = 5s;
@@ -43,6 +51,9 @@ lookout::prospect lookout::watch(const std::string& key, time_point since) {
     }
     watched& what = found->second;
     what.last_wanted = now;
+    if (what.refused_since && now > *what.refused_since + patience_with_releases) {
+        return prospect::cannot_be_told;
+    }
     next_tidying_ = std::min<time_point>(next_tidying_, now + flags_stay_up);
     return what.is_flagged && what.last_news >= since ? prospect::look_again
                                                       : prospect::will_be_told;
@@ -71,7 +82,12 @@ void lookout::step(time_point now) {
 lookout::time_point lookout::next_wakeup() const {
     if (busy_since_) return *busy_since_ + longest_answer;
     if (!wire_ && !keys_.empty()) return connect_not_before_;
-    return ready_ ? next_tidying_ : time_point::max();
+    if (!ready_) return time_point::max();
+    auto next = next_tidying_;
+    for (const auto& [key, what] : keys_) {
+        if (what.refused_since) next = std::min(next, what.ask_not_before);
+    }
+    return next;
 }
 
 void lookout::send_changes(time_point now) {
@@ -80,21 +96,20 @@ void lookout::send_changes(time_point now) {
         return;
     }
     text_list raised;
-    for (const auto& [key, what] : keys_) {
-        if (!what.is_flagged) raised.add(key);
+    for (auto& [key, what] : keys_) {
+        what.is_asked_for = !what.is_flagged && now >= what.ask_not_before;
+        if (what.is_asked_for) raised.add(key);
     }
-    const text_list lowered = now < next_tidying_ ? text_list() : take_unwanted(now);
     transaction changes;
-    if (!lowered.empty()) {
-        changes.push_back({&sql_.lower_flags, {lowered.text()}});
+    if (now >= next_tidying_) {
+        const text_list lowered = take_unwanted(now);
+        if (!lowered.empty()) changes.push_back({&sql_.lower_flags, {lowered.text()}});
         // Nobody will be there to read, and what is not read the server cannot forget.
         if (keys_.empty()) changes.push_back({&sql_.unlisten, {}});
     }
     if (!raised.empty()) {
         changes.push_back({&sql_.listen, {}});
         changes.push_back({&sql_.raise_flags, {raised.text()}});
-        for (auto& [key, what] : keys_)
-            what.is_asked_for = !what.is_flagged;
     }
     if (!changes.empty()) send(changes, now);
 }
@@ -111,8 +126,8 @@ text_list lookout::take_unwanted(time_point now) {
     for (auto each = keys_.begin(); each != keys_.end();) {
         watched& what = each->second;
         if (told_.still_awaits(each->first)) what.last_wanted = now;
-        if (what.is_flagged && now >= what.last_wanted + flags_stay_up) {
-            unwanted.add(each->first);
+        if (!what.is_asked_for && now >= what.last_wanted + flags_stay_up) {
+            if (what.is_flagged) unwanted.add(each->first);
             each = keys_.erase(each);
             continue;
         }
@@ -135,12 +150,32 @@ void lookout::on_reply(const row_list& rows) {
         if (!trusted_) be_deaf_for(pause_behind_a_pooler);
         return;
     }
+    auto answer = rows.begin();
     for (auto& [key, what] : keys_) {
         if (!std::exchange(what.is_asked_for, false)) continue;
-        what.is_flagged = true;
-        what.last_news = steady_clock::now();
-        told_.look_again(key);
+        if (answer == rows.end()) {
+            be_deaf_for(pause_after_a_refusal);  // An answer that makes no sense.
+            return;
+        }
+        take_flag(key, what, *answer++);
     }
+}
+
+void lookout::take_flag(const std::string& key, watched& what, const row& answer) {
+    const auto now = steady_clock::now();
+    what.is_flagged = answer.size() == 2 && answer[0] && answer[1] == "t";
+    if (what.is_flagged) {
+        what.number = *answer[0];
+        what.refused_since.reset();
+        what.last_news = now;
+        told_.look_again(key);
+        return;
+    }
+    if (!what.refused_since) what.refused_since = now;
+    const auto lasted = now - *what.refused_since;
+    what.ask_not_before =
+        now + std::clamp<steady_clock::duration>(lasted, shortest_pause, longest_pause);
+    if (lasted > patience_with_releases) told_.expect_nothing_of(key);
 }
 
 void lookout::on_refused(const refusal& /*why*/) {
@@ -155,11 +190,16 @@ void lookout::on_closed(const lock_error& /*why*/) {
     }
 }
 
-void lookout::on_notification(const std::string& key) {
-    const auto found = keys_.find(key);
-    if (found == keys_.end()) return;
-    found->second.last_news = steady_clock::now();
-    told_.look_again(key);
+void lookout::on_notification(const std::string& number) {
+    for (auto& [key, what] : keys_) {
+        if (what.number != number) continue;
+        what.last_news = steady_clock::now();
+        told_.look_again(key);
+    }
+}
+
+void lookout::lower_all() {
+    be_deaf_for(pause_after_a_refusal);
 }
 
 /// Those who wait look again, and if they find a key locked, it is watched on a new one.

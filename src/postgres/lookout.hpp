@@ -28,6 +28,8 @@ class lookout final : private connection::listener {
         virtual void look_again_at_everything() = 0;
         /// Nothing is watched any more, nor can be for a while.
         virtual void expect_nothing() = 0;
+        /// It is not known when the key can be watched.
+        virtual void expect_nothing_of(const std::string& key) = 0;
         [[nodiscard]] virtual bool still_awaits(const std::string& key) const = 0;
 
         audience() = default;
@@ -49,6 +51,9 @@ class lookout final : private connection::listener {
     /// For somebody who looked at the key, no earlier than `since`, and found it locked.
     [[nodiscard]] prospect watch(const std::string& key, time_point since);
 
+    /// The server's table of locks is full: makes room there, and raises no flag for a while.
+    void lower_all();
+
     /// Sends what is to be sent, and ends what took too long or is no longer wanted.
     void step(time_point now);
     [[nodiscard]] time_point next_wakeup() const;
@@ -58,6 +63,10 @@ class lookout final : private connection::listener {
     struct watched {
         bool is_flagged = false;
         bool is_asked_for = false;  ///< The flag is under way.
+        std::string number;         ///< In notifications.
+        /// Since when the flag is another's, be it a release that is under way.
+        std::optional<time_point> refused_since{};
+        time_point ask_not_before{};
         time_point last_news{};
         time_point last_wanted{};
     };
@@ -66,11 +75,12 @@ class lookout final : private connection::listener {
     void on_reply(const row_list& rows) override;
     void on_refused(const refusal& why) override;
     void on_closed(const lock_error& why) override;
-    void on_notification(const std::string& key) override;
+    void on_notification(const std::string& number) override;
 
     void send_changes(time_point now);
     void send(const transaction& what, time_point now);
     [[nodiscard]] text_list take_unwanted(time_point now);
+    void take_flag(const std::string& key, watched& what, const row& answer);
     void lose_connection();
     void be_deaf_for(std::chrono::milliseconds pause);
     void hang_up() noexcept;

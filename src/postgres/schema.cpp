@@ -14,53 +14,66 @@ namespace {
 std::string missing_parts(const quoted_names& tables, const std::vector<std::string>& creations,
                           const std::string& note) {
     const auto is_no_table = [](const std::string& name) {
-        return "to_regclass('" + name + "') IS NULL";
+        return "pg_catalog.to_regclass('" + name + "') IS NULL";
     };
     const std::array<std::string, 3> conditions{
         is_no_table(tables.locks),
-        "NOT EXISTS (SELECT FROM pg_index JOIN pg_attribute ON attrelid = indrelid "
-        "AND attnum = indkey[0] WHERE attname = 'expires_at_ms' AND indrelid = to_regclass('" +
+        "NOT EXISTS (SELECT FROM pg_catalog.pg_index JOIN pg_catalog.pg_attribute "
+        "ON attrelid {=} indrelid AND attnum {=} indkey[0] WHERE attname {=} 'expires_at_ms' "
+        "AND indrelid {=} pg_catalog.to_regclass('" +
             tables.locks + "'))",
         is_no_table(tables.fence_counters)};
     std::string text = "DO $setup$ BEGIN ";
     for (std::size_t i = 0; i < conditions.size(); ++i)
         text += "IF " + conditions[i] + " THEN " + creations.at(i) + "; END IF; ";
-    return text.append(note).append(" END $setup$");
+    return with_system_operators(text.append(note).append(" END $setup$"));
 }
 
 /// Clients that share the locks but not their counters would be granted fences that do not rise. A
 /// comment is where peers have room for it. One that somebody else has written stays.
 std::string note_text(const quoted_names& tables) {
-    return "IF (SELECT obj_description(oid, 'pg_class') IS NULL AND relkind IN ('r', 'p') "
-           "AND pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('" +
-           tables.locks + "')) THEN EXECUTE format('COMMENT ON TABLE %s IS %L', to_regclass('" +
-           tables.locks + "'), '" + note_of_counters +
-           "' || (SELECT nspname || '.' || relname FROM pg_class AS c "
-           "JOIN pg_namespace AS n ON n.oid = relnamespace WHERE c.oid = to_regclass('" +
-           tables.fence_counters + "'))); END IF;";
+    return with_system_operators(
+        "IF (SELECT " + comment_of_table("c.oid") +
+        " IS NULL AND (relkind {=} 'r' OR relkind {=} 'p') "
+        "AND pg_catalog.pg_has_role(relowner, 'USAGE') FROM pg_catalog.pg_class AS c "
+        "WHERE c.oid {=} pg_catalog.to_regclass('" +
+        tables.locks +
+        "')) THEN EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', "
+        "pg_catalog.to_regclass('" +
+        tables.locks + "'), '" + note_of_counters +
+        "' {||} (SELECT nspname {||} '.' {||} relname FROM pg_catalog.pg_class AS c "
+        "JOIN pg_catalog.pg_namespace AS n ON n.oid {=} relnamespace "
+        "WHERE c.oid {=} pg_catalog.to_regclass('" +
+        tables.fence_counters + "'))); END IF;");
 }
 
 }  // namespace
 
+std::string comment_of_table(const std::string& oid) {
+    return "(SELECT description FROM pg_catalog.pg_description WHERE objoid {=} " + oid +
+           " AND classoid {=} 'pg_catalog.pg_class'::pg_catalog.regclass AND objsubid {=} 0)";
+}
+
 schema_statements::schema_statements(const quoted_names& tables)
     : enter{.name = {},
-            .text = "SELECT " + limit_of_waiting("$2") + ", pg_advisory_xact_lock($1::bigint)"},
+            .text = "SELECT " + limit_of_waiting("$2") +
+                    ", pg_catalog.pg_advisory_xact_lock($1::bigint)"},
       creations{"CREATE TABLE IF NOT EXISTS " + tables.locks +
                     " (\n"
-                    "    key            TEXT PRIMARY KEY,\n"
-                    "    lock_id        TEXT NOT NULL UNIQUE,\n"
+                    "    key            pg_catalog.text PRIMARY KEY,\n"
+                    "    lock_id        pg_catalog.text NOT NULL UNIQUE,\n"
                     "    expires_at_ms  BIGINT NOT NULL,\n"
                     "    acquired_at_ms BIGINT NOT NULL,\n"
-                    "    fence          TEXT NOT NULL,\n"
-                    "    user_key       TEXT NOT NULL\n"
+                    "    fence          pg_catalog.text NOT NULL,\n"
+                    "    user_key       pg_catalog.text NOT NULL\n"
                     ")",
                 "CREATE INDEX IF NOT EXISTS " + tables.expiry_index + " ON " + tables.locks +
                     " (expires_at_ms)",
                 "CREATE TABLE IF NOT EXISTS " + tables.fence_counters +
                     " (\n"
-                    "    fence_key TEXT PRIMARY KEY,\n"
+                    "    fence_key pg_catalog.text PRIMARY KEY,\n"
                     "    fence     BIGINT NOT NULL DEFAULT 0,\n"
-                    "    key_debug TEXT\n"
+                    "    key_debug pg_catalog.text\n"
                     ")"},
       note(note_text(tables)),
       create{.name = {}, .text = missing_parts(tables, creations, note)} {}
@@ -69,7 +82,7 @@ std::string schema_sql(const table_names& tables) {
     const schema_statements sql(checked_names(tables));
     std::string script =
         "-- The tables of SyncGuard. Safe to run again, and by several at the same time.\nBEGIN;\n";
-    script.append("SELECT pg_advisory_xact_lock(").append(setup_lock).append(");\n");
+    script.append("SELECT pg_catalog.pg_advisory_xact_lock(").append(setup_lock).append(");\n");
     for (const auto& each : sql.creations)
         script.append(each).append(";\n");
     script.append("DO $setup$ BEGIN ").append(sql.note).append(" END $setup$;\n");

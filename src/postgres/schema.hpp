@@ -28,6 +28,10 @@ struct schema_statements {
     statement create;
 };
 
+/// An expression: the comment of a table, by its oid. The server's function for it is, in older
+/// versions, a text that is read with the search path of the caller.
+[[nodiscard]] std::string comment_of_table(const std::string& oid);
+
 /// How that note begins; the counters' schema and name follow.
 inline constexpr const char* note_of_counters = "SyncGuard locks. Fence counters: ";
 

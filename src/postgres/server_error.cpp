@@ -17,6 +17,7 @@ struct known_error {
     std::string_view advice;
 };
 
+constexpr std::string_view sqlstate_of_full_queue = "54000";
 constexpr std::string_view try_again = "try again soon";
 constexpr std::string_view not_our_tables =
     "the tables are not as SyncGuard makes them; give it names of its own and run 'syncguard setup "
@@ -42,7 +43,7 @@ constexpr std::array known_errors{
                 "there is no schema of this name; make it first"},
     known_error{"3D000", error_code::invalid_argument, remedy::none,
                 "there is no database of this name"},
-    known_error{"40001", error_code::service_unavailable, remedy::again, try_again},
+    known_error{sqlstate_of_conflict, error_code::service_unavailable, remedy::again, try_again},
     known_error{"40P01", error_code::service_unavailable, remedy::again, try_again},
     known_error{"42501", error_code::auth_failed, remedy::none,
                 "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of SyncGuard, and "
@@ -57,8 +58,13 @@ constexpr std::array known_errors{
                 "URL' or setup_schema()"},
     known_error{"53300", error_code::rate_limited, remedy::none,
                 "raise the server's 'max_connections' or use fewer connections"},
+    known_error{sqlstate_of_lock_shortage, error_code::service_unavailable, remedy::again,
+                "the server's table of locks is full; raise 'max_locks_per_transaction'"},
     known_error{"53", error_code::service_unavailable, remedy::none,
                 "the server is short of resources; its administrator has to look after it"},
+    known_error{sqlstate_of_full_queue, error_code::service_unavailable, remedy::again,
+                "the server's queue of notifications is full; pg_listening_channels() and "
+                "pg_stat_activity tell whose session does not read them"},
     // Set by ourselves, to the end of the call.
     known_error{"55P03", error_code::network_timeout, remedy::none,
                 "others who use the same key were in the way for too long; pg_locks and "
@@ -117,6 +123,10 @@ remedy remedy_for(std::string_view sqlstate) noexcept {
     return known == nullptr ? remedy::none : known->cure;
 }
 
+bool is_shortage(std::string_view sqlstate) noexcept {
+    return sqlstate == sqlstate_of_lock_shortage || sqlstate == sqlstate_of_full_queue;
+}
+
 lock_error to_lock_error(const refusal& why, const std::string& where) {
     std::string message = where + " answered with the error " + why.sqlstate;
     if (may_be_quoted(why.sqlstate) && !why.message.empty()) message += " (" + why.message + ")";
@@ -143,6 +153,12 @@ lock_error to_connection_error(std::string_view libpq_message, const std::string
         return {error_code::invalid_argument, message};
     }
     if (says("does not support SSL")) return {error_code::service_unavailable, message};
+    if (says("session is read-only") || says("server is in hot standby mode")) {
+        return {error_code::service_unavailable,
+                message +
+                    "; this server only reads: connect to the primary, or name all hosts "
+                    "(target_session_attrs=any lets it answer, too)"};
+    }
     if (says("session is") || says("hot standby")) {
         return {error_code::service_unavailable,
                 message + "; no server is as 'target_session_attrs' wants it"};

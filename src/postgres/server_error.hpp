@@ -26,6 +26,16 @@ enum class remedy {
 
 [[nodiscard]] remedy remedy_for(std::string_view sqlstate) noexcept;
 
+/// Of the error by which transactions fail that are isolated more strictly than read committed.
+inline constexpr std::string_view sqlstate_of_conflict = "40001";
+
+/// Of the error where the server's table of locks is full, interest in releases included.
+inline constexpr std::string_view sqlstate_of_lock_shortage = "53200";
+
+/// Whether memory that all clients of the server share was used up: its table of locks, or the
+/// queue of notifications that some session does not read.
+[[nodiscard]] bool is_shortage(std::string_view sqlstate) noexcept;
+
 /// What libpq says of a connection that could not be made. Its texts have no codes; those of the
 /// server are reduced to theirs, as PQERRORS_SQLSTATE does.
 [[nodiscard]] lock_error to_connection_error(std::string_view libpq_message,

@@ -1,10 +1,13 @@
 #include "statements.hpp"
 
+#include "../core/cleanup_guard.hpp"
+
 #include <syncguard/fence.hpp>
 #include <syncguard/key.hpp>
 #include <syncguard/time.hpp>
 
 #include <string>
+#include <string_view>
 
 namespace syncguard::postgres {
 
@@ -14,26 +17,34 @@ std::string tolerance() {
     return std::to_string(time_tolerance.count());
 }
 
-/// How long after its end a lock may be removed. An extension that is under way does not come
-/// later.
-constexpr const char* cleanup_guard = "2000";
-
 std::string last_fence() {
     return std::to_string(fence::max_counter);
 }
 
 std::string live() {
-    return "expires_at_ms > " + server_clock() + " - " + tolerance();
+    return "expires_at_ms {>} (" + server_clock() + " {-} " + tolerance() + ")";
 }
 
-statement named(std::string text) {
-    std::string name = statement_name(text);
-    return {.name = std::move(name), .text = std::move(text)};
+statement unnamed(const std::string& text) {
+    return {.name = {}, .text = with_system_operators(text)};
+}
+
+statement named(const std::string& text) {
+    statement complete = unnamed(text);
+    complete.name = statement_name(complete.text);
+    return complete;
 }
 
 /// The digits of a stored fence as a number. What is no fence counts as none.
 std::string fence_number(const std::string& column) {
-    return "CASE WHEN " + column + " ~ '^[0-9]{1,15}$' THEN " + column + "::bigint ELSE 0 END";
+    return "CASE WHEN " + column + " {~} '^[0-9]{1," + std::to_string(fence::length) + "}$' THEN " +
+           column + "::bigint ELSE 0 END";
+}
+
+/// The number by which acquisitions of the key wait for each other, and by which the key is named
+/// in notifications, which any role may listen to.
+std::string number_of(const std::string& key) {
+    return "pg_catalog.hashtext(" + key + ")";
 }
 
 std::string acquire_text(const quoted_names& tables) {
@@ -47,54 +58,68 @@ std::string acquire_text(const quoted_names& tables) {
     // fence counter was raised for nothing then: the division by nothing undoes it all. So it does
     // where a row was removed while it was waited for, and the time for the new one is from before;
     // and where the wait for a row lasted until after the deadline.
-    return "WITH input AS MATERIALIZED (SELECT i.*, "
-           "pg_try_advisory_xact_lock(hashtext(i.key)) AS mine FROM "
-           "unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[]) "
+    //
+    // The server replaces `unnest` of several lists by pg_catalog.unnest of each.
+    return "WITH input AS MATERIALIZED (SELECT i.*, pg_catalog.pg_try_advisory_xact_lock(" +
+           number_of("i.key") +
+           ") AS mine FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[], "
+           "$3::pg_catalog.text[], $4::bigint[], $5::pg_catalog.text[], $6::bigint[]) "
            "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, deadline, place)), "
-           "clock AS MATERIALIZED (SELECT count(*), " +
+           "clock AS MATERIALIZED (SELECT pg_catalog.count(*), " +
            limit_of_waiting("$7") + ", " + server_clock() +
            " AS ms FROM input), "
-           "stored AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms, " +
-           fence_number("l.fence") + " AS fence, l.expires_at_ms + " + tolerance() +
-           " - clock.ms AS left_ms FROM " + tables.locks +
-           " AS l, clock WHERE l.key = ANY ($1::text[])), "
-           "held AS (SELECT * FROM stored WHERE left_ms > 0), "
+           // Within the range of the type, whatever the end of the stored lock is.
+           "stored AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms::bigint, " +
+           fence_number("l.fence") +
+           " AS fence, greatest(l.expires_at_ms::bigint, 0) {-} clock.ms {+} " + tolerance() +
+           " AS left_ms FROM " + tables.locks +
+           " AS l, clock WHERE l.key {=} ANY ($1::pg_catalog.text[])), "
+           "held AS (SELECT * FROM stored WHERE left_ms {>} 0), "
            "raised AS (INSERT INTO " +
            tables.fence_counters +
            " AS c (fence_key, fence, key_debug) "
-           "SELECT i.fence_key, coalesce(stored.fence, 0) + 1, i.user_key "
-           "FROM input AS i LEFT JOIN stored USING (key), clock "
-           "WHERE i.mine AND clock.ms <= i.deadline AND coalesce(stored.left_ms, 0) <= 0 "
-           "AND coalesce(stored.fence, 0) < " +
+           "SELECT i.fence_key, coalesce(stored.fence, 0) {+} 1, i.user_key "
+           "FROM input AS i LEFT JOIN stored ON stored.key {=} i.key, clock "
+           "WHERE i.mine AND clock.ms {<=} i.deadline AND coalesce(stored.left_ms, 0) {<=} 0 "
+           "AND coalesce(stored.fence, 0) {<} " +
            last_fence() +
            // The counter may have been lost while the lock that got its last fence was stored.
-           " ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(c.fence + 1, excluded.fence) "
-           "WHERE c.fence < " +
+           " ON CONFLICT (fence_key) DO UPDATE SET fence = greatest(c.fence {+} 1, excluded.fence) "
+           "WHERE c.fence {>=} 0 AND c.fence {<} " +
            last_fence() +
-           " RETURNING c.fence_key, c.fence), "
+           " RETURNING c.fence_key, c.fence::bigint), "
            "put AS (INSERT INTO " +
            tables.locks +
            " AS l (key, lock_id, expires_at_ms, acquired_at_ms, fence, user_key) "
-           "SELECT i.key, i.lock_id, clock.ms + i.ttl, clock.ms, "
-           "lpad(raised.fence::text, 15, '0'), i.user_key "
-           "FROM input AS i JOIN raised USING (fence_key), clock "
+           "SELECT i.key, i.lock_id, clock.ms {+} i.ttl, clock.ms, "
+           "pg_catalog.lpad(raised.fence::pg_catalog.text, " +
+           std::to_string(fence::length) +
+           ", '0'), i.user_key "
+           "FROM input AS i JOIN raised ON raised.fence_key {=} i.fence_key, clock "
            "ON CONFLICT (key) DO UPDATE SET lock_id = excluded.lock_id, "
            "(expires_at_ms, acquired_at_ms) = "
-           "(SELECT later.ms + excluded.expires_at_ms - excluded.acquired_at_ms, later.ms "
+           "(SELECT later.ms {+} excluded.expires_at_ms {-} excluded.acquired_at_ms, later.ms "
            "FROM (SELECT " +
            server_clock() +
            " AS ms OFFSET 0) AS later), "
-           "fence = excluded.fence, user_key = excluded.user_key WHERE l.expires_at_ms <= " +
-           server_clock() + " - " + tolerance() +
-           " RETURNING l.key, l.acquired_at_ms, l.expires_at_ms) "
-           "SELECT clock.ms, CASE WHEN held.lock_id <> i.lock_id THEN held.left_ms END, "
-           "i.mine AND clock.ms <= i.deadline, coalesce(raised.fence, held.fence), "
-           "CASE WHEN raised.fence IS NULL THEN held.expires_at_ms WHEN put.acquired_at_ms >= " +
-           server_clock() + " - " + tolerance() +
-           " AND put.acquired_at_ms <= i.deadline THEN put.expires_at_ms "
-           "ELSE 1 / (SELECT count(*) FROM put WHERE put.acquired_at_ms IS NULL) "
-           "END, held.lock_id IS NOT NULL FROM clock, input AS i LEFT JOIN held USING (key) "
-           "LEFT JOIN raised USING (fence_key) LEFT JOIN put USING (key) ORDER BY i.place";
+           "fence = excluded.fence, user_key = excluded.user_key WHERE l.expires_at_ms {<=} (" +
+           server_clock() + " {-} " + tolerance() +
+           ") RETURNING l.key, l.acquired_at_ms, l.expires_at_ms::bigint) "
+           "SELECT clock.ms, CASE WHEN held.lock_id {<>} i.lock_id THEN held.left_ms END, "
+           "i.mine AND clock.ms {<=} i.deadline, coalesce(raised.fence, held.fence), "
+           "CASE WHEN raised.fence IS NULL THEN held.expires_at_ms "
+           "WHEN put.acquired_at_ms {>=} (" +
+           server_clock() + " {-} " + tolerance() +
+           ") AND put.acquired_at_ms {<=} i.deadline THEN put.expires_at_ms "
+           "ELSE 1 {/} (SELECT pg_catalog.count(*) FROM put WHERE put.acquired_at_ms IS NULL) "
+           "END, held.lock_id IS NOT NULL, "
+           "CASE WHEN i.mine AND coalesce(raised.fence, held.fence) IS NULL THEN "
+           "(SELECT c.fence {<} 0 FROM " +
+           tables.fence_counters +
+           " AS c WHERE c.fence_key {=} i.fence_key) END FROM clock, input AS i "
+           "LEFT JOIN held ON held.key {=} i.key "
+           "LEFT JOIN raised ON raised.fence_key {=} i.fence_key "
+           "LEFT JOIN put ON put.key {=} i.key ORDER BY i.place";
 }
 
 /// Whoever waits for a key holds its flag, shared, and is told of releases by a notification on the
@@ -102,10 +127,22 @@ std::string acquire_text(const quoted_names& tables) {
 constexpr const char* channel = "syncguard";
 std::string flag_of(const std::string& key) {
     const std::string kind_of_flags = "1937337955";  // "sync" in ASCII; peers' locks have no kind
-    return kind_of_flags + ", hashtext(" + key + ")";
+    return kind_of_flags + ", " + number_of(key);
 }
-/// A flag is up when the release is committed that is under way, which may hang. In milliseconds.
-constexpr const char* patience_with_releases = "'4000'";
+
+/// Whether a statement takes advisory locks and notifies. Both use memory that all clients of the
+/// server share, and can fail where it is used up.
+enum class shared_memory { used, avoided };
+
+/// Notifies those who wait for the key, if a condition holds. A notification makes commits wait for
+/// each other: only where the flag is up. Who raises the flag later does not get it before this
+/// transaction has ended, and then sees what it has changed.
+std::string notice_of(const std::string& key, const std::string& condition, shared_memory use) {
+    if (use == shared_memory::avoided) return "NULL";
+    return "CASE WHEN " + condition + " AND NOT pg_catalog.pg_try_advisory_xact_lock(" +
+           flag_of(key) + ") THEN pg_catalog.pg_notify('" + channel + "', " + number_of(key) +
+           "::pg_catalog.text) END";
+}
 
 /// The rows of `mine`: those that have the condition, as they are now that this transaction has
 /// them alone, and the time. In the order of their keys, so that no two wait for each other.
@@ -115,60 +152,86 @@ std::string rows_of_mine(const quoted_names& tables, const std::string& conditio
            " AS l, (SELECT " + limit_of_waiting(patience) + " OFFSET 0) AS patience WHERE l." +
            condition +
            " ORDER BY l.key FOR UPDATE OF l), "
-           "clock AS MATERIALIZED (SELECT count(*), " +
+           "clock AS MATERIALIZED (SELECT pg_catalog.count(*), " +
            server_clock() +
            " AS ms FROM locked), "
-           "mine AS MATERIALIZED (SELECT key, lock_id, expires_at_ms - ms AS left_ms, ms "
-           "FROM locked, clock WHERE expires_at_ms > ms - " +
-           tolerance() + ")";
+           "mine AS MATERIALIZED (SELECT key, lock_id, expires_at_ms::bigint {-} ms AS left_ms, ms "
+           "FROM locked, clock WHERE expires_at_ms {>} (ms {-} " +
+           tolerance() + "))";
 }
 
-constexpr const char* is_mine = "l.key = mine.key AND l.lock_id = mine.lock_id";
+constexpr const char* is_mine = "l.key {=} mine.key AND l.lock_id {=} mine.lock_id";
 
-std::string release_text(const quoted_names& tables) {
-    // A notification makes commits wait for each other: only for who waits. Who raises the flag
-    // later does not get it before this transaction has ended, and then sees that the key is free.
-    return "WITH " + rows_of_mine(tables, "lock_id = ANY ($1::text[])", "$2") +
+std::string release_text(const quoted_names& tables, shared_memory use) {
+    return "WITH " + rows_of_mine(tables, "lock_id {=} ANY ($1::pg_catalog.text[])", "$2") +
            ", gone AS (DELETE FROM " + tables.locks + " AS l USING mine WHERE " + is_mine +
            " RETURNING l.lock_id, l.key) "
-           "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 WHEN (SELECT count(*) FROM " +
-           tables.locks +
-           " AS l WHERE l.lock_id = i.lock_id) > 0 THEN -2 ELSE -1 END, "
-           "CASE WHEN NOT pg_try_advisory_xact_lock(" +
-           flag_of("gone.key") + ") THEN pg_notify('" + channel +
-           "', gone.key) END, (SELECT ms FROM clock) "
-           "FROM unnest($1::text[]) WITH ORDINALITY AS i (lock_id, place) "
-           "LEFT JOIN gone USING (lock_id) ORDER BY i.place";
+           "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 "
+           "WHEN (SELECT pg_catalog.count(*) FROM " +
+           tables.locks + " AS l WHERE l.lock_id {=} i.lock_id) {>} 0 THEN -2 ELSE -1 END, " +
+           notice_of("gone.key", "gone.key IS NOT NULL", use) +
+           ", (SELECT ms FROM clock) "
+           "FROM pg_catalog.unnest($1::pg_catalog.text[]) WITH ORDINALITY AS i (lock_id, place) "
+           "LEFT JOIN gone ON gone.lock_id {=} i.lock_id ORDER BY i.place";
 }
 
-std::string extend_text(const quoted_names& tables) {
+std::string extend_text(const quoted_names& tables, shared_memory use) {
     // A peer reads the row under the advisory lock of the key, without locking the row, and then
     // overwrites it. With the advisory lock in hand no peer is between the two until the commit.
     // It is not waited for, since peers take it before they wait for the row. Without it, the end
     // of the lock must not have come when the commit is known.
-    return "WITH " + rows_of_mine(tables, "lock_id = $1::text", "$4") +
-           ", entered AS MATERIALIZED (SELECT mine.*, "
-           "pg_try_advisory_xact_lock(hashtext(key)) AS alone FROM mine "
-           "WHERE ms <= $3::bigint), extended AS (UPDATE " +
-           tables.locks + " AS l SET expires_at_ms = mine.ms + $2::bigint FROM entered AS mine " +
+    //
+    // Who waits for the key sleeps until the lock's end, and must know of one that comes earlier.
+    const std::string alone =
+        use == shared_memory::avoided
+            ? "false"
+            : "pg_catalog.pg_try_advisory_xact_lock(" + number_of("key") + ")";
+    return "WITH " + rows_of_mine(tables, "lock_id {=} $1::pg_catalog.text", "$4") +
+           ", entered AS MATERIALIZED (SELECT mine.*, " + alone +
+           " AS alone FROM mine "
+           "WHERE ms {<=} $3::bigint), extended AS (UPDATE " +
+           tables.locks + " AS l SET expires_at_ms = mine.ms {+} $2::bigint FROM entered AS mine " +
            "WHERE " + is_mine +
-           " AND (mine.alone OR mine.left_ms > 0) RETURNING l.expires_at_ms) "
-           "SELECT clock.ms, (SELECT expires_at_ms FROM extended), (SELECT count(*) FROM " +
+           " AND (mine.alone OR mine.left_ms {>} 0) RETURNING l.key, l.expires_at_ms::bigint, "
+           "mine.left_ms) "
+           "SELECT clock.ms, (SELECT expires_at_ms FROM extended), "
+           "(SELECT pg_catalog.count(*) FROM " +
            tables.locks +
-           " WHERE lock_id = $1::text), clock.ms <= $3::bigint, "
-           "(SELECT left_ms FROM entered WHERE NOT alone) FROM clock";
+           " WHERE lock_id {=} $1::pg_catalog.text), clock.ms {<=} $3::bigint, "
+           "(SELECT left_ms FROM entered WHERE NOT alone), (SELECT " +
+           notice_of("key", "left_ms {>} $2::bigint", use) + " FROM extended) FROM clock";
 }
 
 std::string lookup_text(const quoted_names& tables, const char* column) {
-    return std::string("SELECT user_key, lock_id, expires_at_ms, acquired_at_ms, fence FROM ") +
-           tables.locks + " WHERE " + column + " = $1::text AND " + live();
+    return "SELECT user_key::pg_catalog.text, lock_id::pg_catalog.text, expires_at_ms::bigint, "
+           "acquired_at_ms::bigint, fence::pg_catalog.text FROM " +
+           tables.locks + " WHERE " + column + " {=} $1::pg_catalog.text AND " + live();
 }
 
 std::string is_locked_text(const quoted_names& tables) {
-    return "SELECT 1 FROM " + tables.locks + " WHERE key = $1::text AND " + live();
+    return "SELECT 1 FROM " + tables.locks + " WHERE key {=} $1::pg_catalog.text AND " + live();
 }
 
 }  // namespace
+
+std::string with_system_operators(std::string_view text) {
+    constexpr std::string_view letters_of_operators = "+-*/<>=~|";
+    std::string complete;
+    for (auto at = text.find('{'); at != std::string_view::npos; at = text.find('{')) {
+        const auto end = text.find_first_not_of(letters_of_operators, at + 1);
+        const bool is_operator = end > at + 1 && end < text.size() && text[end] == '}';
+        complete.append(text.substr(0, at));
+        if (is_operator) {
+            complete.append("OPERATOR(pg_catalog.")
+                .append(text.substr(at + 1, end - at - 1))
+                .append(")");
+        } else {
+            complete.append("{");
+        }
+        text.remove_prefix(is_operator ? end + 1 : at + 1);
+    }
+    return complete.append(text);
+}
 
 std::string statement_name(const std::string& text) {
     return "syncguard_" + hash_key(text);
@@ -176,40 +239,51 @@ std::string statement_name(const std::string& text) {
 
 std::string server_clock() {
     // now() would be the begin of the transaction, before any waiting.
-    return "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    return "pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) {*} 1000)::bigint";
 }
 
 std::string limit_of_waiting(const std::string& milliseconds) {
-    return "set_config('lock_timeout', " + milliseconds + "::text, true)";
+    return "pg_catalog.set_config('lock_timeout', " + milliseconds + "::pg_catalog.text, true)";
 }
 
 statements::statements(const quoted_names& tables)
     // The limit holds for this transaction, the wait that follows included: whoever stops waiting
     // must not be granted a lock later. Functions of a list are called from left to right.
-    : enter(named("SELECT " + limit_of_waiting("$2") +
-                  ", pg_advisory_xact_lock(hashtext($1::text))")),
+    : enter(named("SELECT " + limit_of_waiting("$2") + ", pg_catalog.pg_advisory_xact_lock(" +
+                  number_of("$1::pg_catalog.text") + ")")),
       acquire(named(acquire_text(tables))),
-      release(named(release_text(tables))),
-      extend(named(extend_text(tables))),
+      release(named(release_text(tables, shared_memory::used))),
+      release_unnoticed(named(release_text(tables, shared_memory::avoided))),
+      extend(named(extend_text(tables, shared_memory::used))),
+      extend_unnoticed(named(extend_text(tables, shared_memory::avoided))),
       is_locked(named(is_locked_text(tables))),
       // What somebody else works on is left to him: a question must not wait.
       is_locked_with_cleanup(
-          named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE key = (SELECT key FROM " +
-                tables.locks + " WHERE key = $1::text AND expires_at_ms < " + server_clock() +
-                " - " + cleanup_guard + " FOR UPDATE SKIP LOCKED)) " + is_locked_text(tables))),
+          named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE key {=} (SELECT key FROM " +
+                tables.locks + " WHERE key {=} $1::pg_catalog.text AND expires_at_ms {<} (" +
+                server_clock() + " {-} " + std::to_string(cleanup_guard.count()) +
+                ") FOR UPDATE SKIP LOCKED)) " + is_locked_text(tables))),
       lookup_key(named(lookup_text(tables, "key"))),
       lookup_id(named(lookup_text(tables, "lock_id"))) {}
 
+settings_statements::settings_statements()
+    // SET TRANSACTION would be warned of in the log of the server, since the transaction has no
+    // BEGIN. The setting ends with the transaction all the same.
+    : isolation(unnamed("SET transaction_isolation TO 'read committed'")),
+      time(named("SELECT pg_catalog.set_config('statement_timeout', '0', true), "
+                 "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL "
+                 "THEN pg_catalog.set_config('transaction_timeout', '0', true) END")) {}
+
 lookout_statements::lookout_statements()
-    : who_serves{.name = {}, .text = "SELECT pg_backend_pid()"},
-      listen{.name = {}, .text = std::string("LISTEN ") + channel},
-      unlisten{.name = {}, .text = std::string("UNLISTEN ") + channel},
-      raise_flags{.name = {},
-                  .text = "SELECT count(pg_advisory_lock_shared(" + flag_of("key") +
-                          ")) FROM unnest($1::text[]) AS key, (SELECT " +
-                          limit_of_waiting(patience_with_releases) + " OFFSET 0) AS patience"},
-      lower_flags{.name = {},
-                  .text = "SELECT count(pg_advisory_unlock_shared(" + flag_of("key") +
-                          ")) FROM unnest($1::text[]) AS key"} {}
+    : who_serves(unnamed("SELECT pg_catalog.pg_backend_pid()")),
+      listen(unnamed(std::string("LISTEN ") + channel)),
+      unlisten(unnamed(std::string("UNLISTEN ") + channel)),
+      raise_flags(unnamed("SELECT " + number_of("key") +
+                          ", pg_catalog.pg_try_advisory_lock_shared(" + flag_of("key") +
+                          ") FROM pg_catalog.unnest($1::pg_catalog.text[]) "
+                          "WITH ORDINALITY AS i (key, place) ORDER BY place")),
+      lower_flags(unnamed("SELECT pg_catalog.count(pg_catalog.pg_advisory_unlock_shared(" +
+                          flag_of("key") +
+                          ")) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS key")) {}
 
 }  // namespace syncguard::postgres

@@ -5,6 +5,7 @@
 #include <boost/asio/ip/address.hpp>
 
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 
 #include <libpq-fe.h>
@@ -148,6 +149,10 @@ target::target(const options& store)
     // Keys are UTF-8, whatever the environment says.
     settings["client_encoding"] = "UTF8";
     settings.try_emplace("fallback_application_name", "syncguard");
+    // A standby that lags behind shows locks that are gone, and no lock that is new.
+    if (!by_service && std::getenv("PGTARGETSESSIONATTRS") == nullptr) {
+        settings.try_emplace("target_session_attrs", "read-write");
+    }
 }
 
 }  // namespace syncguard::postgres

@@ -66,7 +66,8 @@ TEST_F(postgres_failover, what_was_granted_lives_on_and_fences_rise_after_a_prom
 }
 
 TEST_F(postgres_failover, a_standby_is_told_as_one_and_used_once_it_is_promoted) {
-    const postgres::backend locks({.connection = standby_.url()}, quiet());
+    const postgres::backend locks({.connection = standby_.url() + "&target_session_attrs=any"},
+                                  quiet());
     const auto failure =
         expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
     ASSERT_TRUE(failure);
@@ -74,6 +75,22 @@ TEST_F(postgres_failover, a_standby_is_told_as_one_and_used_once_it_is_promoted)
     EXPECT_FALSE(locks.is_locked("k"));
     standby_.promote();
     EXPECT_TRUE(locks.acquire("k"));
+}
+
+TEST_F(postgres_failover, a_standby_that_lags_behind_answers_no_question) {
+    standby_.run("SELECT pg_wal_replay_pause()");
+    const postgres::backend holder({.connection = primary_.url()}, quiet());
+    const auto held = holder.acquire("k", {.ttl = 600s});
+    ASSERT_TRUE(held);
+    const postgres::backend locks({.connection = standby_.url()}, quiet());
+    expect_error(error_code::service_unavailable, [&] { (void)locks.is_locked("k"); });
+    const postgres::backend either(
+        {.connection = "host=127.0.0.1,127.0.0.1 port=" + std::to_string(standby_.port()) + "," +
+                       std::to_string(primary_.port()) +
+                       " user=postgres dbname=postgres "
+                       "sslmode=disable gssencmode=disable"},
+        quiet());
+    EXPECT_TRUE(either.is_locked("k"));
 }
 
 }  // namespace

@@ -26,16 +26,23 @@ class postgres_refusals : public on_postgres {
 };
 
 TEST_F(postgres_refusals, a_server_that_only_reads_is_unavailable) {
-    const auto backend = open({.connection = with("default_transaction_read_only=on")});
+    const auto reading = with("default_transaction_read_only=on");
+    const auto backend = open({.connection = reading + "&target_session_attrs=any"});
     expect_error(error_code::service_unavailable, [&] { (void)backend.acquire("k"); });
     EXPECT_FALSE(backend.is_locked("k"));
+    // It may be a standby, which does not know what was granted last.
+    const auto failure = expect_error(error_code::service_unavailable,
+                                      [&] { (void)open({.connection = reading}).is_locked("k"); });
+    ASSERT_TRUE(failure);
+    EXPECT_NE(std::string(failure->what()).find("only reads"), std::string::npos)
+        << failure->what();
 }
 
 TEST_F(postgres_refusals, a_session_that_only_reads_from_now_on_is_left) {
     const auto backend = open();
     EXPECT_TRUE(backend.acquire("k"));
     const std::string sessions =
-        "FROM pg_stat_activity WHERE query LIKE '%unnest%' AND pid <> pg_backend_pid()";
+        "FROM pg_stat_activity WHERE query LIKE '%syncguard_locks%' AND pid <> pg_backend_pid()";
     const auto first = server().value("SELECT pid " + sessions);
     server().run("ALTER SYSTEM SET default_transaction_read_only = on");
     server().run("SELECT pg_reload_conf()");
@@ -69,31 +76,79 @@ TEST_F(postgres_refusals, of_several_hosts_the_one_that_writes_is_found) {
     expect_error(error_code::service_unavailable, [&] { (void)none.acquire("k"); });
 }
 
-TEST_F(postgres_refusals, a_stricter_isolation_changes_nothing_but_the_number_of_attempts) {
-    const auto backend = open({.connection = with("default_transaction_isolation=serializable")});
-    std::atomic<int> inside{0};
-    std::atomic<int> violations{0};
-    std::atomic<int> granted{0};
-    {
-        std::vector<std::jthread> all;
-        for (int i = 0; i < 4; ++i) {
-            all.emplace_back([&] {
-                while (granted < 20) {
-                    try {
+/// A server for which another isolation than read committed is the default.
+class postgres_isolation : public postgres_refusals {
+  protected:
+    /// How many transactions the server refused while many clients of one backend want one key.
+    static std::ptrdiff_t conflicts_in_a_crowd(const postgres::backend& backend) {
+        const auto before = server().log().size();
+        std::atomic<int> inside{0};
+        std::atomic<int> violations{0};
+        std::atomic<int> granted{0};
+        {
+            std::vector<std::jthread> all;
+            for (int i = 0; i < 4; ++i) {
+                all.emplace_back([&] {
+                    while (granted < 200) {
                         auto lease = backend.acquire("k");
                         if (!lease) continue;
                         if (++inside != 1) ++violations;
                         ++granted;
                         --inside;
-                        (void)lease->release();
-                    } catch (const lock_error& failure) {
-                        EXPECT_EQ(failure.code(), error_code::service_unavailable);
+                        EXPECT_TRUE(lease->release().ok);
                     }
-                }
-            });
+                });
+            }
         }
+        EXPECT_EQ(violations, 0);
+        std::ptrdiff_t conflicts = 0;
+        const auto log = server().log();
+        for (auto at = log.find("could not serialize", before); at != std::string::npos;
+             at = log.find("could not serialize", at + 1))
+            ++conflicts;
+        return conflicts;
     }
-    EXPECT_EQ(violations, 0);
+};
+
+TEST_F(postgres_isolation, that_is_stricter_by_default_is_set_for_each_transaction) {
+    for (const char* each : {"serializable", "repeatable%5C%20read"}) {
+        const auto backend =
+            open({.connection = with(std::string("default_transaction_isolation=") + each)});
+        EXPECT_EQ(conflicts_in_a_crowd(backend), 0) << each;
+    }
+    EXPECT_EQ(server().log().find("can only be used in transaction blocks"), std::string::npos);
+}
+
+TEST_F(postgres_isolation, that_is_stricter_from_now_on_is_noticed) {
+    const auto backend = open();
+    EXPECT_EQ(conflicts_in_a_crowd(backend), 0);
+    const auto change = [](const std::string& setting, const char* expected) {
+        server().run("ALTER SYSTEM " + setting);
+        server().run("SELECT pg_reload_conf()");
+        EXPECT_TRUE(
+            eventually([&] { return server().value("SHOW transaction_isolation") == expected; }));
+    };
+    change("SET default_transaction_isolation = 'serializable'", "serializable");
+    EXPECT_LE(conflicts_in_a_crowd(backend), 10);
+    change("RESET default_transaction_isolation", "read committed");
+}
+
+TEST_F(postgres_refusals, a_limit_for_statements_of_the_role_does_not_end_a_call) {
+    // By the host's clock, as the server's timers are.
+    postgres_server running;
+    auto other = running.connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    running.run("ALTER ROLE postgres SET statement_timeout = '100ms'");
+    const postgres::backend backend({.connection = running.url()});
+    std::jthread waiting(
+        [&] { EXPECT_NO_THROW(EXPECT_TRUE(backend.acquire("k", {.timeout = 60s}))); });
+    const auto since = [&] {
+        return running.value(
+            "SELECT coalesce(extract(epoch FROM max(clock_timestamp() - "
+            "waitstart)) > 0.3, false) FROM pg_locks WHERE NOT granted");
+    };
+    EXPECT_TRUE(eventually([&] { return since() == "t"; }));
+    other.run("COMMIT");
 }
 
 TEST_F(postgres_refusals, a_cancelled_statement_is_a_timeout_and_leaves_nothing) {
@@ -241,7 +296,7 @@ TEST_F(postgres_refusals, what_goes_wrong_at_the_commit_is_told_at_once) {
     const auto backend = open({.pool_size = 1});
     const auto session = [] {
         return server().value(
-            "SELECT pid FROM pg_stat_activity WHERE query LIKE '%unnest%' "
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE '%syncguard_locks%' "
             "AND pid <> pg_backend_pid()");
     };
     EXPECT_TRUE(backend.acquire("another"));

@@ -29,6 +29,8 @@ TEST(postgres_server_error, has_the_code_of_its_class) {
         {"08006", error_code::service_unavailable},
         {"53100", error_code::service_unavailable},
         {"53300", error_code::rate_limited},
+        {"53200", error_code::service_unavailable},
+        {"54000", error_code::service_unavailable},
         {"25006", error_code::service_unavailable},
         {"57014", error_code::network_timeout},
         {"42601", error_code::internal},
@@ -41,6 +43,8 @@ TEST(postgres_server_error, has_the_code_of_its_class) {
 TEST(postgres_server_error, is_worth_another_attempt_only_where_others_were_in_the_way) {
     EXPECT_EQ(remedy_for("40001"), remedy::again);
     EXPECT_EQ(remedy_for("40P01"), remedy::again);
+    EXPECT_EQ(remedy_for("53200"), remedy::again);
+    EXPECT_EQ(remedy_for("54000"), remedy::again);
     EXPECT_EQ(remedy_for("25006"), remedy::again_elsewhere);
     EXPECT_EQ(remedy_for("26000"), remedy::again_without_names);
     EXPECT_EQ(remedy_for("42P05"), remedy::again_without_names);

@@ -113,6 +113,93 @@ TEST_F(postgres_storage, a_stored_fence_that_is_the_last_one_ends_the_counter) {
     EXPECT_EQ(counters(), rows{});
 }
 
+TEST_F(postgres_storage, a_counter_below_zero_is_refused_and_nothing_is_locked) {
+    for (const std::string counter : {"-1", "-9223372036854775808"}) {
+        server().run("INSERT INTO syncguard_fence_counters VALUES ('fence:k', " + counter +
+                     ") ON CONFLICT (fence_key) DO UPDATE SET fence = excluded.fence");
+        expect_error(error_code::invalid_argument, [] { (void)open().acquire("k"); });
+        EXPECT_EQ(counters().at(0).at(1), counter);
+        EXPECT_EQ(locks(), rows{});
+    }
+}
+
+TEST_F(postgres_storage, a_lock_with_the_last_end_that_can_be_stored_is_locked) {
+    const auto backend = open();
+    const auto id = take(backend, "k");
+    server().run("UPDATE syncguard_locks SET expires_at_ms = 9223372036854775807");
+    EXPECT_FALSE(backend.acquire("k"));
+    EXPECT_TRUE(backend.is_locked("k"));
+    EXPECT_TRUE(backend.lookup(ownership_lookup{id}));
+    EXPECT_TRUE(backend.extend(id).ok);
+    EXPECT_EQ(locks().at(0).at(2), digits(server().now() + 30s));
+    server().run("UPDATE syncguard_locks SET expires_at_ms = 9223372036854775807");
+    auto peer = server().connect();
+    peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    EXPECT_TRUE(backend.extend(id).ok);
+    peer.run("ROLLBACK");
+    server().run("UPDATE syncguard_locks SET expires_at_ms = 9223372036854775807");
+    EXPECT_TRUE(backend.release(id).ok);
+}
+
+TEST_F(postgres_storage, a_lock_with_the_first_end_that_can_be_stored_is_expired) {
+    const auto backend = open();
+    const auto id = take(backend, "k");
+    server().run("UPDATE syncguard_locks SET expires_at_ms = -9223372036854775808");
+    EXPECT_FALSE(backend.is_locked("k"));
+    EXPECT_FALSE(backend.extend(id).ok);
+    EXPECT_FALSE(backend.release(id).ok);
+    EXPECT_TRUE(backend.acquire("k"));
+}
+
+TEST_F(postgres_storage, a_lock_is_live_for_one_second_after_its_end) {
+    const auto backend = open();
+    const auto id = take(backend, "k", 10s);
+    server().advance(10s + 999ms);
+    EXPECT_TRUE(backend.is_locked("k"));
+    EXPECT_TRUE(backend.lookup(key_lookup{"k"}));
+    EXPECT_TRUE(backend.lookup(ownership_lookup{id}));
+    EXPECT_FALSE(backend.acquire("k"));
+    EXPECT_TRUE(backend.extend(id, {.ttl = 10s}).ok);
+    server().advance(10s + 999ms);
+    EXPECT_TRUE(backend.release(id).ok);
+
+    const auto expired = take(backend, "k", 10s);
+    server().advance(10s + 1000ms);
+    EXPECT_FALSE(backend.is_locked("k"));
+    EXPECT_FALSE(backend.lookup(key_lookup{"k"}));
+    EXPECT_FALSE(backend.lookup(ownership_lookup{expired}));
+    EXPECT_FALSE(backend.extend(expired, {.ttl = 10s}).ok);
+    EXPECT_FALSE(backend.release(expired).ok);
+    EXPECT_TRUE(backend.acquire("k"));
+}
+
+TEST_F(postgres_storage, columns_may_get_other_types_while_a_connection_is_used) {
+    const auto backend = open({.connection = {}, .tables = {}, .pool_size = 1});
+    const auto use = [&] {
+        const auto id = take(backend, "k");
+        EXPECT_FALSE(backend.acquire("k"));
+        EXPECT_TRUE(backend.is_locked("k"));
+        EXPECT_TRUE(backend.lookup(key_lookup{"k"}));
+        EXPECT_TRUE(backend.lookup(ownership_lookup{id}));
+        EXPECT_TRUE(backend.extend(id).ok);
+        EXPECT_TRUE(backend.release(id).ok);
+    };
+    use();
+    server().run(
+        "ALTER TABLE syncguard_locks ALTER key TYPE varchar(2000), "
+        "ALTER lock_id TYPE varchar(22), ALTER expires_at_ms TYPE numeric, "
+        "ALTER acquired_at_ms TYPE numeric, ALTER fence TYPE varchar(15), "
+        "ALTER user_key TYPE varchar(2000); "
+        "ALTER TABLE syncguard_fence_counters ALTER fence TYPE numeric");
+    use();
+    server().run(
+        "ALTER TABLE syncguard_locks ALTER key TYPE text, ALTER lock_id TYPE text, "
+        "ALTER expires_at_ms TYPE bigint, ALTER acquired_at_ms TYPE bigint, "
+        "ALTER fence TYPE text, ALTER user_key TYPE text; "
+        "ALTER TABLE syncguard_fence_counters ALTER fence TYPE bigint");
+    use();
+}
+
 TEST_F(postgres_storage, columns_that_a_peer_added_do_no_harm) {
     server().run("ALTER TABLE syncguard_locks ADD COLUMN note TEXT DEFAULT 'x'");
     const auto backend = open();
@@ -390,7 +477,8 @@ TEST_F(postgres_storage, is_locked_with_cleanup_removes_what_ended_two_seconds_a
 TEST_F(postgres_storage, is_locked_answers_though_it_may_not_clean_up) {
     server().run("CREATE ROLE reader LOGIN; GRANT SELECT ON syncguard_locks TO reader");
     auto url = server().url();
-    const std::string read_only = url + "&options=-c%20default_transaction_read_only%3Don";
+    const std::string read_only =
+        url + "&options=-c%20default_transaction_read_only%3Don&target_session_attrs=any";
     url.replace(url.find("postgres@"), 8, "reader");
     take(open(), "live");
     for (const auto& each : {url, read_only}) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 namespace syncguard::test {
@@ -76,6 +77,17 @@ TEST(postgres_target, takes_the_connect_timeout_of_the_string_first) {
 TEST(postgres_target, speaks_utf8_whatever_the_string_says) {
     EXPECT_EQ(target({.connection = "client_encoding=LATIN1"}).settings.at("client_encoding"),
               "UTF8");
+}
+
+TEST(postgres_target, asks_for_a_server_that_writes_unless_another_is_wanted) {
+    const auto wanted = [](const std::string& connection) {
+        return target({.connection = connection}).settings.at("target_session_attrs");
+    };
+    EXPECT_EQ(wanted("host=a"), "read-write");
+    EXPECT_EQ(wanted("host=a target_session_attrs=any"), "any");
+    ASSERT_EQ(::setenv("PGTARGETSESSIONATTRS", "any", 1), 0);
+    EXPECT_FALSE(target({.connection = "host=a"}).settings.contains("target_session_attrs"));
+    ASSERT_EQ(::unsetenv("PGTARGETSESSIONATTRS"), 0);
 }
 
 TEST(postgres_target, refuses_numbers_of_hosts_and_ports_that_do_not_match) {

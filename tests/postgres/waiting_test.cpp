@@ -19,7 +19,7 @@ namespace {
 const std::string flags =
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
 const std::string listeners =
-    "FROM pg_stat_activity WHERE query LIKE '%pg_advisory_lock_shared%' "
+    "FROM pg_stat_activity WHERE query LIKE '%advisory_lock_shared%' "
     "AND pid <> pg_backend_pid()";
 
 class waiting_on_postgres : public on_postgres {
@@ -63,6 +63,129 @@ TEST_F(waiting_on_postgres, the_end_of_the_lock_wakes) {
     expect_to_be_woken_by([&] { server().advance(1s + time_tolerance + 1ms); });
 }
 
+TEST_F(waiting_on_postgres, an_extension_that_shortens_wakes) {
+    const auto id = take(open(), "k", 600s);
+    expect_to_be_woken_by([&] {
+        EXPECT_TRUE(open().extend(id, {.ttl = 1s}).ok);
+        server().advance(1s + time_tolerance + 1ms);
+    });
+}
+
+TEST_F(waiting_on_postgres, a_flag_that_cannot_be_had_leaves_other_keys_alone) {
+    auto other = server().connect();
+    other.run("SELECT pg_advisory_lock(1937337955, hashtext('another'))");
+    const auto locks = open();
+    const auto another = take(locks, "another", 600s);
+    const auto id = take(locks, "k", 600s);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto granted = [&](const char* key) {
+        EXPECT_TRUE(acquire_with_retries(locks, key, hardly_ever_retrying()).valid()) << key;
+    };
+    std::jthread waiting_in_vain([&] { granted("another"); });
+    EXPECT_TRUE(eventually([&] {
+        return server().value(
+                   "SELECT count(*) FROM pg_stat_activity "
+                   "WHERE query LIKE '%advisory_lock_shared%' "
+                   "AND pid <> pg_backend_pid()") == "1";
+    }));
+    std::jthread waiting([&] { granted("k"); });
+    // The other session's is one of them.
+    EXPECT_TRUE(eventually([] { return server().value(flags) == "2"; }));
+    EXPECT_TRUE(open().release(id).ok);
+    waiting.join();
+    EXPECT_TRUE(eventually([] { return server().value(flags) == "1"; }));
+    other.run("SELECT pg_advisory_unlock(1937337955, hashtext('another'))");
+    EXPECT_TRUE(eventually(somebody_waits));
+    EXPECT_TRUE(open().release(another).ok);
+    waiting_in_vain.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
+}
+
+TEST_F(waiting_on_postgres, waits_for_many_keys_take_few_of_the_servers_locks) {
+    constexpr int keys = 80;
+    const auto locks = open();
+    std::vector<lock_id> held;
+    for (int i = 0; i < keys; ++i)
+        held.push_back(take(locks, std::to_string(i), 600s));
+    std::atomic<int> granted{0};
+    std::vector<std::jthread> crowd;
+    for (int i = 0; i < keys; ++i) {
+        crowd.emplace_back([&, i] {
+            acquire_with_retries(locks, std::to_string(i), retrying_every(20ms)).release();
+            ++granted;
+        });
+    }
+    EXPECT_TRUE(eventually([] { return server().value(flags) == "32"; }));
+    for (const auto& each : held)
+        EXPECT_TRUE(locks.release(each).ok);
+    EXPECT_TRUE(eventually([&] { return granted == keys; }));
+}
+
+TEST_F(waiting_on_postgres, a_full_table_of_locks_on_the_server_gets_the_flags_back) {
+    const postgres_server small({.settings = {"max_locks_per_transaction=10", "max_connections=8",
+                                              "max_wal_senders=0", "max_worker_processes=0"}});
+    const postgres::backend locks({.connection = small.url(), .pool_size = 2});
+    std::vector<lock_id> held;
+    for (int i = 0; i < 20; ++i)
+        held.push_back(take(locks, std::to_string(i), 600s));
+    std::vector<std::jthread> crowd;
+    for (int i = 0; i < 20; ++i) {
+        crowd.emplace_back([&, i] {
+            acquire_with_retries(locks, std::to_string(i), retrying_every(200ms)).release();
+        });
+    }
+    EXPECT_TRUE(eventually([&] { return small.value(flags) == "20"; }));
+    auto greedy = small.connect();
+    const auto fill = [&] {
+        try {
+            greedy.run("SELECT pg_advisory_lock(1, i) FROM generate_series(1, 100000) AS i");
+            ADD_FAILURE() << "the table has room for more";
+        } catch (const postgres_failure& full) {
+            EXPECT_EQ(full.sqlstate, "53200");
+        }
+    };
+    fill();
+    EXPECT_TRUE(locks.extend(held.back()).ok);
+    EXPECT_TRUE(locks.release(held.back()).ok);
+    greedy.run("SELECT pg_advisory_unlock_all()");
+    held.pop_back();
+    for (const auto& each : held)
+        EXPECT_TRUE(locks.release(each).ok);
+}
+
+/// Statements that use what a server may run out of, are refused.
+class waiting_on_a_short_server : public waiting_on_postgres {
+  protected:
+    static void refuse(const std::string& function, const std::string& sqlstate) {
+        server().run(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF current_query() LIKE '%" +
+            function + "%' THEN RAISE EXCEPTION 'short' USING ERRCODE = '" + sqlstate +
+            "'; END IF; RETURN NULL; END $$; "
+            "CREATE TRIGGER refusing AFTER UPDATE OR DELETE ON syncguard_locks "
+            "FOR EACH ROW EXECUTE FUNCTION refuse()");
+    }
+    ~waiting_on_a_short_server() override {
+        server().run("DROP TRIGGER refusing ON syncguard_locks; DROP FUNCTION refuse");
+    }
+};
+
+TEST_F(waiting_on_a_short_server, a_full_queue_of_notifications_holds_up_no_release) {
+    const auto locks = open();
+    const auto id = take(locks, "k");
+    refuse("pg_notify", "54000");
+    EXPECT_TRUE(locks.extend(id).ok);
+    EXPECT_TRUE(locks.release(id).ok);
+}
+
+TEST_F(waiting_on_a_short_server, a_full_table_of_locks_holds_up_no_holder) {
+    const auto locks = open();
+    const auto id = take(locks, "k");
+    refuse("pg_try_advisory", "53200");
+    EXPECT_TRUE(locks.extend(id).ok);
+    EXPECT_TRUE(locks.release(id).ok);
+}
+
 TEST_F(waiting_on_postgres, the_loss_of_the_connection_wakes) {
     take(open(), "k", 600s);
     expect_to_be_woken_by([&] {
@@ -101,7 +224,8 @@ TEST_F(waiting_on_postgres, a_release_notifies_only_where_somebody_waits) {
         ear.run("SELECT 1");
         int count = 0;
         while (PGnotify* const news = PQnotifies(ear.native())) {
-            EXPECT_STREQ(news->extra, "k");
+            EXPECT_EQ(news->extra, server().value("SELECT hashtext('k')"))
+                << "any role may listen: a key is not for all to see";
             PQfreemem(news);
             ++count;
         }
