@@ -48,7 +48,7 @@ transaction transaction_of(std::span<const timed_call> calls, bool alone, millis
         });
     }
     if (first.takes_patience) {
-        if (calls.size() > 1) time_left = std::min(time_left, patience_of_lists);
+        if (first.takes_lists && !alone) time_left = std::min(time_left, patience_of_lists);
         last.parameters.push_back(patience(first, time_left));
     }
     return steps;

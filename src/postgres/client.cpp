@@ -1,5 +1,6 @@
 #include "client.hpp"
 
+#include "../core/longest_wait.hpp"
 #include "../net/reconnecting.hpp"
 #include "link.hpp"
 #include "server_error.hpp"
@@ -8,6 +9,8 @@
 #include <boost/range/adaptor/reversed.hpp>
 
 #include <algorithm>
+#include <random>
+#include <tuple>
 #include <utility>
 
 namespace syncguard::postgres {
@@ -29,15 +32,30 @@ constexpr std::size_t longest_look = 128;
 constexpr milliseconds longest_gathering{2};
 constexpr std::size_t worth_a_look = 16;
 
-/// How often the server may do nothing with an operation, or a connection break under it, before
-/// its caller is told.
+/// How often an operation is sent again without the names of prepared statements.
 constexpr unsigned most_repetitions = 10;
-/// The same where only a new connection can help.
+/// How often it is sent again where only a new connection can help, or after one broke under it.
 constexpr unsigned most_moves = 2;
+/// Before an operation is repeated that collided with others: nothing the first time, then about
+/// twice as long each time.
+constexpr milliseconds longest_pause{100};
+
+/// Of a statement that waited for as long as it may (`lock_timeout`).
+constexpr std::string_view sqlstate_of_long_wait = "55P03";
 
 /// How long the answer to an operation that was cancelled is waited for. Mostly it is there in a
 /// moment, and then nothing is left to be cleaned up.
 constexpr milliseconds patience_with_cancelled{100};
+
+/// How long an answer that nobody waits for may take until the server is asked to stop, and how
+/// long until the connection is closed. The server would go on waiting behind a closed connection.
+constexpr milliseconds patience_with_late_answers{1'000};
+/// How long until another connection may be opened in its place. Where callers' timeouts are
+/// shorter than a round trip, they do not open a connection each.
+constexpr milliseconds patience_before_replacement{200};
+constexpr milliseconds longest_draining{5'000};
+/// How long the end of a client waits for its last cancel requests to be sent.
+constexpr milliseconds patience_with_cancel_requests{200};
 
 /// Before an operation is repeated while the client's end waits for it.
 constexpr milliseconds pause_at_the_end{100};
@@ -46,7 +64,42 @@ lock_error cancelled_by_caller() {
     return {error_code::aborted, "the operation was cancelled"};
 }
 
+std::optional<milliseconds> bounded(std::optional<milliseconds> limit) {
+    return limit ? std::optional(bounded_wait(*limit)) : std::nullopt;
+}
+
+/// Between half of the whole and the whole.
+milliseconds with_jitter(milliseconds whole) {
+    thread_local std::minstd_rand generator(std::random_device{}());
+    return milliseconds(std::uniform_int_distribution<milliseconds::rep>(whole.count() / 2,
+                                                                         whole.count())(generator));
+}
+
 }  // namespace
+
+bool operation::needs_lane() const noexcept {
+    if (alone_ || call_.always_enters) return call_.enter != nullptr || call_.takes_patience;
+    return call_.takes_patience && !call_.takes_lists;
+}
+
+lane operation::its_lane() const noexcept {
+    if (call_.enter != nullptr) return {.of_key = true, .name = call_.turn};
+    return {.of_key = false, .name = call_.parameters.front()};
+}
+
+/// What releases a key goes before those who wait for it.
+bool operation::goes_before::operator()(const operation& a, const operation& b) const noexcept {
+    const auto rank = [](const operation& each) {
+        return std::tuple(each.its_lane(), !each.persists(), each.turn_);
+    };
+    return rank(a) < rank(b);
+}
+bool operation::goes_before::operator()(const operation& a, const lane& b) const noexcept {
+    return a.its_lane() < b;
+}
+bool operation::goes_before::operator()(const lane& a, const operation& b) const noexcept {
+    return a < b.its_lane();
+}
 
 bool operation::has_another_way(std::string_view sqlstate) noexcept {
     const bool falls_back = call_.fallback_after == call::refusals::all || is_shortage(sqlstate);
@@ -59,7 +112,7 @@ client::client(const options& store)
     : target_(store),
       named_tables_(checked_tables(store.tables)),
       pool_size_(store.pool_size),
-      statement_timeout_(store.statement_timeout),
+      statement_timeout_(bounded(store.statement_timeout)),
       desk_(*this, where()),
       lookout_(
           [this](connection::listener& told) {
@@ -72,6 +125,8 @@ client::~client() {
     // What is in there must be taken out before it is destroyed.
     for (auto* const each : {&waiting_, &urgent_, &alike_})
         each->clear();
+    lanes_.clear();
+    held_back_.clear();
     deadlines_.clear_and_dispose([](operation* each) { each->self_.reset(); });
 }
 
@@ -92,6 +147,11 @@ void client::cancel(std::shared_ptr<operation> what) noexcept {
 void client::end(std::chrono::milliseconds patience) {
     hurry_ = true;
     desk_.end(patience);
+    // No thread drives any more.
+    for (const auto& each : links_) {
+        if (each->draining && !each->draining->is_cancelled) cancel_work(*each);
+    }
+    canceller_.finish(patience_with_cancel_requests);
 }
 
 // Called by the thread that drives.
@@ -107,6 +167,7 @@ net::driven::wishes client::step() {
     take_what_was_put_off(now);
     end_overdue(now);
     end_silent_greetings(now);
+    look_after_draining(now);
     lookout_.step(now);
     send_waiting();
     connect_if_needed(now);
@@ -115,7 +176,7 @@ net::driven::wishes client::step() {
 }
 
 bool client::has_work() const {
-    if (!news_.empty() || !withdrawn_.empty() || somebody_waits() || !later_.empty() ||
+    if (!news_.empty() || !withdrawn_.empty() || admitted_ > 0 || !later_.empty() ||
         !ended_.empty() || lookout_.has_work()) {
         return true;
     }
@@ -179,16 +240,45 @@ void client::withdraw(const std::shared_ptr<operation>& what) {
 }
 
 void client::enqueue(operation& what, bool first) noexcept {
+    what.state_ = operation::state::waiting;
+    if (enter_lane(what)) put_in_queue(what, first);
+}
+
+void client::put_in_queue(operation& what, bool first) noexcept {
     auto& queue = queue_of(what);
     queue.insert(first ? queue.begin() : queue.end(), what);
     what.queue_ = &queue;
-    what.state_ = operation::state::waiting;
 }
 
 void client::dequeue(operation& what) noexcept {
     if (what.queue_ == nullptr) return;
     what.queue_->erase(what.queue_->iterator_to(what));
     what.queue_ = nullptr;
+}
+
+/// False if another is in its lane: it is held back until that one has left.
+bool client::enter_lane(operation& what) noexcept {
+    if (what.lane_hook::is_linked() || !what.needs_lane()) return true;
+    if (lanes_.insert(what).second) return true;
+    held_back_.insert(what);
+    what.is_held_back_ = true;
+    return false;
+}
+
+void client::leave_lane(operation& what) noexcept {
+    if (!what.lane_hook::is_linked()) return;
+    if (std::exchange(what.is_held_back_, false)) {
+        held_back_.erase(held_back_.iterator_to(what));
+        return;
+    }
+    lanes_.erase(lanes_.iterator_to(what));
+    const auto next = held_back_.find(what.its_lane(), operation::goes_before());
+    if (next == held_back_.end()) return;
+    operation& successor = *next;
+    held_back_.erase(next);
+    successor.is_held_back_ = false;
+    lanes_.insert(successor);
+    put_in_queue(successor, true);
 }
 
 operation_queue& client::queue_of(const operation& what) {
@@ -205,8 +295,15 @@ void client::end_overdue(time_point now) {
             } else {
                 set_ended(late);
             }
+        } else if (late->state_ == operation::state::pausing) {
+            enqueue(*late, false);
+            set_deadline(*late, late->final_deadline_);
         } else if (late->is_unwanted()) {
             give_up(late, cancelled_by_caller());
+        } else if (late->is_held_back_) {
+            give_up(late,
+                    {error_code::network_timeout,
+                     "others who use the same key were in the way for too long on " + where()});
         } else if (late->state_ == operation::state::sent) {
             give_up(late, {error_code::network_timeout, where() + " did not answer in time"});
         } else if (why_not_connected_) {
@@ -343,20 +440,28 @@ void client::bring_forward(operation& what, time_point deadline) {
 
 void client::connect_if_needed(time_point now) {
     if (now < connect_not_before_) return;
+    // Those that have been draining for a while do not count, up to as many again.
     std::size_t connections = 0;
     std::size_t coming = 0;
-    bool one_is_kept = false;
+    std::size_t draining = 0;
+    std::size_t kept = 0;
+    std::size_t kept_and_draining = 0;
     for (const auto& each : links_) {
-        one_is_kept = one_is_kept || each->reserved;
-        if (each->reserved) continue;
-        ++connections;
-        if (!each->ready) ++coming;
+        ++(each->reserved ? kept : connections);
+        if (each->draining && now >= each->draining->replace_at) {
+            ++(each->reserved ? kept_and_draining : draining);
+        }
+        if (!each->reserved && !each->ready) ++coming;
     }
-    if (extensions_come_ && !one_is_kept && now >= keep_one_not_before_) connect(true);
+    if (extensions_come_ && kept < 1 + std::min<std::size_t>(kept_and_draining, 1) &&
+        now >= keep_one_not_before_) {
+        connect(true);
+    }
+    const std::size_t most_connections = pool_size_ + std::min(draining, pool_size_);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
     const std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
-    while (connections < pool_size_ && coming < wanted) {
+    while (connections < most_connections && coming < wanted) {
         connect(false);
         ++connections;
         ++coming;
@@ -389,6 +494,12 @@ time_point client::next_wakeup(time_point now) const {
     if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->deadline_);
     if (!later_.empty()) next = std::min(next, later_.begin()->first);
     for (const auto& each : links_) {
+        if (const auto& drains = each->draining) {
+            next = std::min(next, drains->is_cancelled ? drains->close_at : drains->cancel_at);
+            if (somebody_waits() && now < drains->replace_at) {
+                next = std::min(next, drains->replace_at);
+            }
+        }
         if (each->ready || each->busy_since == time_point{}) continue;
         next = std::min<time_point>(next, each->busy_since + target_.connect_timeout);
     }
@@ -462,7 +573,11 @@ void client::on_reply(link& which, const row_list& rows) {
     for (std::size_t i = 0; i < all.size(); ++i)
         take_answer(all[i], i < rows.size() ? rows[i] : none, which.busy_since);
     which.busy_with.clear();
-    if (!tables_.exist) greet(which);
+    if (which.draining) {
+        end_draining(which);
+    } else if (!tables_.exist) {
+        greet(which);
+    }
 }
 
 void client::take_answer(const std::shared_ptr<operation>& what, const row& answer,
@@ -500,6 +615,8 @@ void client::on_refused(link& which, const refusal& why) {
     which.busy_with.clear();
     if (remedy_for(why.sqlstate) == remedy::again_elsewhere) {
         close_idle_links();  // This one is among them.
+    } else if (which.draining) {
+        end_draining(which);
     } else if (!tables_.exist) {
         greet(which);
     }
@@ -515,15 +632,36 @@ void client::refuse(const operation_list& all, const refusal& why) {
     if (why.sqlstate == sqlstate_of_lock_shortage) lookout_.lower_all();
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ != operation::state::sent) continue;
+        // One that may travel with others has less time to wait than alone.
+        const bool was_impatient =
+            why.sqlstate == sqlstate_of_long_wait && each->call_.takes_lists && !each->alone_;
         each->alone_ = each->alone_ || cure != remedy::again_without_names;
-        const bool may_go_again = all.size() > 1 || each->has_another_way(why.sqlstate) ||
+        const bool goes_another_way =
+            all.size() > 1 || was_impatient || each->has_another_way(why.sqlstate);
+        const bool may_go_again = goes_another_way || cure == remedy::again ||
                                   (cure != remedy::none && ++each->repetitions_ <= most);
-        if (may_go_again && !each->is_unwanted()) {
-            enqueue(*each, true);
-        } else {
+        if (!may_go_again) {
             fail(each, failure);
+        } else if (each->is_unwanted()) {
+            fail(each, cancelled_by_caller());
+        } else if (!goes_another_way && cure == remedy::again && ++each->collisions_ > 1) {
+            repeat_later(each, failure);
+        } else {
+            enqueue(*each, true);
         }
     }
+}
+
+/// It has collided with others more than once. In step with them it would collide for ever.
+void client::repeat_later(const std::shared_ptr<operation>& what, const lock_error& why) {
+    const milliseconds pause{1U << std::min(what->collisions_, 10U)};
+    const auto then = steady_clock::now() + with_jitter(std::min(pause, longest_pause));
+    if (then >= what->final_deadline_) {
+        fail(what, why);
+        return;
+    }
+    what->state_ = operation::state::pausing;
+    set_deadline(*what, then);
 }
 
 /// The server may have performed them, and has not said.
@@ -564,6 +702,11 @@ void client::on_no_connection(const lock_error& why) {
                     [](const auto& each) { return each->ready && !each->reserved; })) {
         return;
     }
+    // Those that are held back first, or they would take the places of others.
+    for (auto each = held_back_.begin(); each != held_back_.end();) {
+        operation& next = *each++;
+        if (!next.persists()) fail(next.self_, why);
+    }
     for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
         for (auto each = queue->begin(); each != queue->end();) {
             operation& next = *each++;
@@ -583,6 +726,48 @@ void client::close_idle_links() {
     std::erase_if(links_, [](const auto& each) { return each->is_idle(); });
 }
 
+// What becomes of connections whose answer nobody waits for.
+
+/// The server may still be at work, or wait for others: it does so without end behind a connection
+/// that was closed, and each of these counts for its `max_connections`.
+void client::drain(link& which, bool may_cancel_now) {
+    const auto now = steady_clock::now();
+    which.draining = {.replace_at = may_cancel_now ? now : now + patience_before_replacement,
+                      .cancel_at = may_cancel_now ? now : now + patience_with_late_answers,
+                      .close_at = now + longest_draining};
+    if (may_cancel_now) cancel_work(which);
+}
+
+/// A cancel request that comes late would hit the next transaction.
+void client::end_draining(link& which) {
+    const auto in_use = std::count_if(links_.begin(), links_.end(), [&](const auto& each) {
+        return each->reserved == which.reserved && !each->draining;
+    });
+    const auto most = which.reserved ? 1 : pool_size_;
+    if (which.draining->is_cancelled || static_cast<std::size_t>(in_use) >= most) {
+        close(which);
+    } else {
+        which.draining.reset();
+    }
+}
+
+void client::look_after_draining(time_point now) {
+    for (std::size_t i = links_.size(); i-- > 0;) {
+        link& each = *links_[i];
+        if (!each.draining) continue;
+        if (now >= each.draining->close_at) {
+            close(each);
+        } else if (now >= each.draining->cancel_at && !each.draining->is_cancelled) {
+            cancel_work(each);
+        }
+    }
+}
+
+void client::cancel_work(link& which) {
+    which.draining->is_cancelled = true;
+    canceller_.start(which.wire->cancel_request());
+}
+
 // How operations end.
 
 /// The server did nothing.
@@ -592,8 +777,8 @@ void client::fail(const std::shared_ptr<operation>& what, const lock_error& why)
     set_ended(what);
 }
 
-/// Whoever waits is told now. If the operation was sent, its answer is not waited for. Where nobody
-/// else waits for the same, the connection goes: no other may get that answer.
+/// Whoever waits is told now. If the operation was sent and nobody else waits for the same answer,
+/// the connection is not used before that came: no other operation may get it.
 void client::give_up(const std::shared_ptr<operation>& what, const lock_error& why) {
     if (what->state_ == operation::state::ended) return;
     const bool was_sent = what->state_ == operation::state::sent;
@@ -603,12 +788,14 @@ void client::give_up(const std::shared_ptr<operation>& what, const lock_error& w
     const bool nobody_waits = std::all_of(others.begin(), others.end(), [](const auto& each) {
         return each->state_ == operation::state::ended;
     });
-    if (nobody_waits) close(*what->sent_on_);
+    const bool may_wait_on_server = what->call_.takes_patience || what->call_.enter != nullptr;
+    if (nobody_waits) drain(*what->sent_on_, what->is_unwanted() && may_wait_on_server);
     what->lose();
 }
 
 void client::set_ended(const std::shared_ptr<operation>& what) {
     dequeue(*what);
+    leave_lane(*what);
     if (what->state_ == operation::state::lingering) lounge_.erase(what->place_in_lounge_);
     what->state_ = operation::state::ended;
     deadlines_.erase(deadlines_.iterator_to(*what));
@@ -628,6 +815,7 @@ void client::let_linger(operation& what, const operation::patience& how, time_po
     } catch (const std::bad_alloc&) {
         prospect = lookout::prospect::cannot_be_told;
     }
+    leave_lane(what);
     what.alone_ = false;
     switch (prospect) {
         case lookout::prospect::will_be_told:

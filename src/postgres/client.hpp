@@ -7,6 +7,7 @@
 #include "../net/front_desk.hpp"
 #include "../net/shown_sockets.hpp"
 #include "call.hpp"
+#include "canceller.hpp"
 #include "connection.hpp"
 #include "greeting.hpp"
 #include "lookout.hpp"
@@ -28,6 +29,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace syncguard::postgres {
@@ -41,6 +43,16 @@ class operation;
 /// Those who wait until they hear of a key.
 using lounge = std::multimap<std::string, operation*, std::less<>>;
 
+/// What a call may wait for on the server: the right to acquire a key, or the row of a lock id.
+struct lane {
+    bool of_key;
+    std::string_view name;
+    [[nodiscard]] auto operator<=>(const lane&) const = default;
+};
+
+struct in_lane;
+using lane_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<in_lane>>;
+
 struct in_queue;
 using queue_hook = boost::intrusive::list_base_hook<boost::intrusive::tag<in_queue>>;
 /// A place in it costs no memory, so that an operation can always go back there.
@@ -51,6 +63,7 @@ using operation_queue = boost::intrusive::list<operation, boost::intrusive::base
 class operation : public net::order,
                   public std::enable_shared_from_this<operation>,
                   public boost::intrusive::set_base_hook<>,
+                  public lane_hook,
                   public queue_hook {
   public:
     operation(call what, time_point deadline)
@@ -111,16 +124,33 @@ class operation : public net::order,
             return what.deadline_;
         }
     };
-    enum class state { waiting, sent, lingering, ended };
+    /// For members of lanes, in the order in which they go.
+    struct goes_before {
+        bool operator()(const operation& a, const operation& b) const noexcept;
+        bool operator()(const operation& a, const lane& b) const noexcept;
+        bool operator()(const lane& a, const operation& b) const noexcept;
+    };
+    struct lane_of {
+        using type = lane;
+        lane operator()(const operation& what) const noexcept { return what.its_lane(); }
+    };
+    enum class state { waiting, sent, lingering, pausing, ended };
+
+    /// Whether it may wait on the server for long: only one at a time does for each lane.
+    [[nodiscard]] bool needs_lane() const noexcept;
+    [[nodiscard]] lane its_lane() const noexcept;
 
     state state_ = state::waiting;
     /// From its admission to its end: the client keeps it.
     std::shared_ptr<operation> self_;
     operation_queue* queue_ = nullptr;
+    /// Behind another of its lane, and therefore in no queue.
+    bool is_held_back_ = false;
     /// It goes by itself now: it has to wait its turn, or others in its transaction were refused.
     bool alone_ = false;
     std::uint64_t turn_ = 0;
     unsigned repetitions_ = 0;
+    unsigned collisions_ = 0;  ///< With others, by which the server did nothing.
     link* sent_on_ = nullptr;
     lounge::iterator place_in_lounge_;
     const time_point final_deadline_;
@@ -192,14 +222,22 @@ class client : public net::driven, private lookout::audience {
     void on_closed(link& which, const lock_error& why);
     void on_no_connection(const lock_error& why);
     void refuse(const operation_list& all, const refusal& why);
+    void repeat_later(const std::shared_ptr<operation>& what, const lock_error& why);
     void lose(const operation_list& all, const lock_error& why);
     void close(link& which);
+    void drain(link& which, bool may_cancel_now);
+    void end_draining(link& which);
+    void look_after_draining(time_point now);
+    void cancel_work(link& which);
     void close_idle_links();
 
     void admit(const std::shared_ptr<operation>& what);
     void withdraw(const std::shared_ptr<operation>& what);
     void enqueue(operation& what, bool first) noexcept;
+    void put_in_queue(operation& what, bool first) noexcept;
     static void dequeue(operation& what) noexcept;
+    [[nodiscard]] bool enter_lane(operation& what) noexcept;
+    void leave_lane(operation& what) noexcept;
     void set_deadline(operation& what, time_point deadline);
     void bring_forward(operation& what, time_point deadline);
     void fail(const std::shared_ptr<operation>& what, const lock_error& why);
@@ -232,6 +270,14 @@ class client : public net::driven, private lookout::audience {
     operation_queue waiting_;
     operation_queue urgent_;
     operation_queue alike_;  ///< Those that may travel together.
+    /// Of each lane the one that may go, from its place in a queue to its end.
+    boost::intrusive::set<operation, boost::intrusive::base_hook<lane_hook>,
+                          boost::intrusive::key_of_value<operation::lane_of>>
+        lanes_;
+    /// The others, who use no connection.
+    boost::intrusive::multiset<operation, boost::intrusive::base_hook<lane_hook>,
+                               boost::intrusive::compare<operation::goes_before>>
+        held_back_;
     std::uint64_t turns_ = 0;
     boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
         deadlines_;
@@ -239,6 +285,7 @@ class client : public net::driven, private lookout::audience {
     std::vector<std::shared_ptr<operation>> ended_;
     std::size_t admitted_ = 0;
     std::vector<std::unique_ptr<link>> links_;
+    canceller canceller_;
     /// The tables that were found first: another search path or new tables change nothing.
     located_tables tables_;
     const settings_statements settings_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "../net/shown_sockets.hpp"
+#include "canceller.hpp"
 #include "target.hpp"
 #include "transaction.hpp"
 
@@ -71,6 +72,11 @@ class connection : public std::enable_shared_from_this<connection> {
 
     /// Ends it without another word to the listener.
     void close() noexcept;
+
+    /// What asks the server to stop what it is doing for this connection. Null without memory.
+    [[nodiscard]] canceller::request cancel_request() const {
+        return canceller::request(PQgetCancel(session_.get()));
+    }
 
     /// The number of the process that serves it, as it was told when it was made.
     [[nodiscard]] std::string server_process() const;

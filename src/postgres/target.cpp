@@ -1,5 +1,7 @@
 #include "target.hpp"
 
+#include "../core/longest_wait.hpp"
+
 #include <syncguard/error.hpp>
 
 #include <boost/asio/ip/address.hpp>
@@ -146,6 +148,7 @@ target::target(const options& store)
         // To libpq, zero and less mean no limit: then ours holds.
         if (value > 0) connect_timeout = std::chrono::seconds(value);
     }
+    connect_timeout = bounded_wait(connect_timeout);
     // Keys are UTF-8, whatever the environment says.
     settings["client_encoding"] = "UTF8";
     settings.try_emplace("fallback_application_name", "syncguard");

@@ -303,7 +303,7 @@ TEST_F(postgres_refusals, what_goes_wrong_at_the_commit_is_told_at_once) {
     const auto first_session = session();
     expect_error(error_code::internal, [&] { (void)backend.acquire("never", {.timeout = 10min}); });
     expect_error(error_code::service_unavailable,
-                 [&] { (void)backend.acquire("conflict", {.timeout = 10min}); });
+                 [&] { (void)backend.acquire("conflict", {.timeout = 500ms}); });
     EXPECT_EQ(session(), first_session);
     EXPECT_FALSE(backend.is_locked("never"));
     EXPECT_EQ(server().value("SELECT count(*) FROM syncguard_fence_counters"), "1");

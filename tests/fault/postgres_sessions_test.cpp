@@ -1,0 +1,315 @@
+/// How many connections a PostgreSQL client uses: for calls that were cancelled or timed out, for
+/// many calls on one key, while it waits, and where the server has none left.
+#include "postgres_fault.hpp"
+
+#include <syncguard/lock.hpp>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+class postgres_sessions : public postgres_fault {
+  protected:
+    static long number(const std::string& sql) { return std::stol(server().value(sql)); }
+
+    /// Of the clients under test.
+    static long sessions() {
+        return number(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'syncguard' "
+            "AND backend_type = 'client backend'");
+    }
+    static long waiting_sessions() {
+        return number("SELECT count(*) FROM pg_locks WHERE NOT granted");
+    }
+
+    static std::string key(int i) { return "k" + std::to_string(i); }
+
+    static void store_expired_lock(const std::string& key) {
+        server().run("INSERT INTO syncguard_locks VALUES ($1, $2, 2, 1, '000000000000001', $1)",
+                     {key, lock_id::generate().to_string()});
+    }
+
+    /// Cancels many acquisitions that wait on the server until `other` ends its transaction.
+    static void expect_no_session_after_cancellations(const std::string& statement) {
+        constexpr int pool = 5;
+        constexpr int rounds = 20;
+        const postgres::backend locks({.connection = server().url(), .pool_size = pool}, quiet());
+        for (int i = 0; i < pool; ++i)
+            store_expired_lock(key(i));
+        auto other = server().connect();
+        other.run("BEGIN; " + statement);
+        for (int round = 0; round < rounds; ++round) {
+            std::vector<std::jthread> callers;
+            std::stop_source stop;
+            for (int i = 0; i < pool; ++i) {
+                callers.emplace_back([&, i] {
+                    expect_error(error_code::aborted, [&] {
+                        (void)locks.acquire(key(i), {.timeout = 10min}, stop.get_token());
+                    });
+                });
+            }
+            EXPECT_TRUE(eventually([] { return waiting_sessions() >= pool; }));
+            stop.request_stop();
+        }
+        EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; })) << waiting_sessions();
+        // Beside the pool there may be one connection for extensions and one that listens.
+        EXPECT_LE(sessions(), pool + 2);
+        other.run("COMMIT");
+        EXPECT_TRUE(locks.acquire(key(0)));
+    }
+};
+
+TEST_F(postgres_sessions, cancelled_acquisitions_of_a_key_that_is_stuck_leave_none_behind) {
+    expect_no_session_after_cancellations(
+        "SELECT pg_advisory_xact_lock(hashtext('k' || i)) FROM generate_series(0, 9) i");
+}
+
+TEST_F(postgres_sessions, cancelled_acquisitions_of_a_row_that_is_locked_leave_none_behind) {
+    expect_no_session_after_cancellations("SELECT * FROM syncguard_locks FOR UPDATE");
+}
+
+TEST_F(postgres_sessions, calls_that_timed_out_behind_a_locked_table_leave_none_behind) {
+    const postgres::backend locks({.connection = server().url(), .pool_size = 4}, quiet());
+    auto other = server().connect();
+    other.run("BEGIN; LOCK TABLE syncguard_locks IN ACCESS EXCLUSIVE MODE");
+    for (int i = 0; i < 12; ++i) {
+        expect_error(error_code::network_timeout,
+                     [&] { (void)locks.is_locked("k", {.timeout = 200ms}); });
+    }
+    EXPECT_LE(sessions(), 9);
+    EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; })) << waiting_sessions();
+    other.run("COMMIT");
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST_F(postgres_sessions, a_client_that_ends_takes_its_waiting_sessions_with_it) {
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    for (int i = 0; i < 3; ++i) {
+        const postgres::backend locks({.connection = server().url()}, quiet());
+        std::stop_source stop;
+        std::jthread stopping([&] {
+            EXPECT_TRUE(eventually([] { return waiting_sessions() > 0; }));
+            stop.request_stop();
+        });
+        expect_error(error_code::aborted,
+                     [&] { (void)locks.acquire("k", {.timeout = 10min}, stop.get_token()); });
+    }
+    EXPECT_TRUE(eventually([] { return sessions() == 0; })) << sessions();
+    other.run("COMMIT");
+}
+
+TEST_F(postgres_sessions, of_the_calls_for_a_stuck_key_one_has_a_connection) {
+    const auto locks = open(20s, 4);
+    auto held = locks.acquire("held", {.ttl = 60s});
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('stuck'))");
+    {
+        std::vector<std::jthread> crowd;
+        for (int i = 0; i < 10; ++i)
+            crowd.emplace_back(
+                [&] { EXPECT_NO_THROW((void)locks.acquire("stuck", {.ttl = 60s})); });
+        EXPECT_TRUE(eventually([] { return waiting_sessions() > 0; }));
+        for (int i = 0; i < 20; ++i)
+            EXPECT_TRUE(locks.acquire(key(i), {.timeout = 2s}));
+        EXPECT_TRUE(held->release({.timeout = 2s}).ok);
+        EXPECT_EQ(waiting_sessions(), 1);
+        other.run("COMMIT");
+    }
+}
+
+TEST_F(postgres_sessions, each_call_for_a_stuck_key_ends_at_its_own_deadline) {
+    const auto locks = open();
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('stuck'))");
+    std::jthread first([&] {
+        expect_error(error_code::network_timeout,
+                     [&] { (void)locks.acquire("stuck", {.timeout = 6s}); });
+    });
+    ASSERT_TRUE(eventually([] { return waiting_sessions() == 1; }));
+    const auto begin = steady_clock::now();
+    const auto failure = expect_error(error_code::network_timeout,
+                                      [&] { (void)locks.acquire("stuck", {.timeout = 300ms}); });
+    EXPECT_LT(steady_clock::now() - begin, 300ms + margin);
+    EXPECT_NE(std::string(failure->what()).find("same key"), std::string::npos) << failure->what();
+    EXPECT_EQ(waiting_sessions(), 1);
+    first.join();
+    other.run("COMMIT");
+}
+
+TEST_F(postgres_sessions, calls_for_one_key_whose_row_is_locked_leave_connections_to_others) {
+    const auto locks = open(20s, 2);
+    store_expired_lock("stuck");
+    auto other = server().connect();
+    other.run("BEGIN; UPDATE syncguard_locks SET expires_at_ms = 0 WHERE key = 'stuck'");
+    {
+        std::vector<std::jthread> crowd;
+        for (int i = 0; i < 8; ++i)
+            crowd.emplace_back(
+                [&] { EXPECT_NO_THROW((void)locks.acquire("stuck", {.ttl = 60s})); });
+        EXPECT_TRUE(eventually([] { return waiting_sessions() > 0; }));
+        for (int i = 0; i < 20; ++i)
+            EXPECT_TRUE(locks.acquire(key(i), {.timeout = 2s}));
+        other.run("COMMIT");
+    }
+}
+
+TEST_F(postgres_sessions, timeouts_below_the_round_trip_do_not_open_a_connection_each) {
+    constexpr std::size_t pool = 2;
+    const auto locks = open(5s, pool);
+    EXPECT_FALSE(locks.is_locked("k"));
+    proxy_.delay(direction::to_client, 20ms);
+    std::atomic<int> failed{0};
+    std::vector<std::jthread> callers;
+    for (int i = 0; i < 2; ++i) {
+        callers.emplace_back([&] {
+            for (int call = 0; call < 200; ++call) {
+                try {
+                    (void)locks.is_locked("k", {.timeout = 6ms});
+                } catch (const lock_error& failure) {
+                    EXPECT_EQ(failure.code(), error_code::network_timeout) << failure.what();
+                    ++failed;
+                }
+            }
+        });
+    }
+    callers.clear();
+    EXPECT_GT(failed, 100);
+    EXPECT_LE(proxy_.connections(), 2 * pool);
+    proxy_.delay(direction::to_client, 0ms);
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+/// Raises an error with that SQLSTATE at the first acquisitions that insert a row.
+class refusing_first_attempts {
+  public:
+    refusing_first_attempts(const postgres_server& server, const std::string& sqlstate, long count)
+        : server_(server) {
+        server_.run(
+            "CREATE SEQUENCE attempts; CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
+            "AS $$ BEGIN IF nextval('attempts') <= " +
+            std::to_string(count) + " THEN RAISE EXCEPTION 'no' USING ERRCODE = '" + sqlstate +
+            "'; END IF; RETURN NEW; END $$; CREATE TRIGGER refusing BEFORE INSERT ON "
+            "syncguard_locks FOR EACH ROW EXECUTE FUNCTION refuse()");
+    }
+    refusing_first_attempts(const refusing_first_attempts&) = delete;
+    refusing_first_attempts& operator=(const refusing_first_attempts&) = delete;
+    ~refusing_first_attempts() {
+        server_.run(
+            "DROP TRIGGER refusing ON syncguard_locks; DROP FUNCTION refuse; "
+            "DROP SEQUENCE attempts");
+    }
+    [[nodiscard]] long attempts() const {
+        return std::stol(server_.value("SELECT last_value FROM attempts"));
+    }
+
+  private:
+    const postgres_server& server_;
+};
+
+TEST_F(postgres_sessions, serialization_failures_and_deadlocks_are_repeated_until_the_deadline) {
+    const auto locks = open(20s);
+    for (const std::string sqlstate : {"40001", "40P01"}) {
+        const refusing_first_attempts refusing(server(), sqlstate, 25);
+        EXPECT_TRUE(locks.acquire("k" + sqlstate));
+    }
+}
+
+TEST_F(postgres_sessions, a_serialization_failure_that_does_not_pass_is_told_at_the_deadline) {
+    const auto locks = open();
+    const refusing_first_attempts refusing(server(), "40001", 1'000'000);
+    const auto begin = steady_clock::now();
+    const auto failure = expect_error(error_code::service_unavailable,
+                                      [&] { (void)locks.acquire("k", {.timeout = 1s}); });
+    EXPECT_NE(std::string(failure->what()).find("40001"), std::string::npos) << failure->what();
+    EXPECT_GT(steady_clock::now() - begin, 500ms);
+    EXPECT_LT(steady_clock::now() - begin, 1s + margin);
+    EXPECT_LT(refusing.attempts(), 100) << "in a busy loop";
+}
+
+TEST_F(postgres_sessions, a_cancelled_call_is_not_repeated_after_a_serialization_failure) {
+    const auto locks = open();
+    const refusing_first_attempts refusing(server(), "40001", 1'000'000);
+    std::stop_source stop;
+    std::jthread stopping([&] {
+        EXPECT_TRUE(eventually([&] { return refusing.attempts() > 15; }));
+        stop.request_stop();
+    });
+    expect_error(error_code::aborted,
+                 [&] { (void)locks.acquire("k", {.timeout = 10min}, stop.get_token()); });
+}
+
+TEST_F(postgres_sessions, unlimited_timeouts_are_no_times_in_the_past) {
+    const postgres::backend locks({.connection = server().url(),
+                                   .connect_timeout = milliseconds::max(),
+                                   .statement_timeout = milliseconds::max()},
+                                  quiet(milliseconds::max()));
+    auto lease = locks.acquire("k", {.ttl = 60s, .timeout = milliseconds::max()});
+    ASSERT_TRUE(lease);
+    EXPECT_FALSE(locks.acquire("k"));
+    EXPECT_TRUE(lease->extend({.ttl = 60s}).ok);
+    EXPECT_TRUE(lease->release().ok);
+}
+
+std::ptrdiff_t open_descriptors() {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
+}
+
+TEST_F(postgres_sessions, a_thousand_failed_connects_leave_no_descriptor_open) {
+    /// Greets everyone and hangs up: logged in, ready, and gone.
+    struct greeter {
+        greeter() {
+            auto address = loopback_address(0);
+            ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+            ::listen(listener.get(), 100);
+        }
+        void serve(const std::stop_token& stop) const {
+            static constexpr std::array<char, 15> greeting{'R', 0,   0, 0, 8, 0, 0,  0,
+                                                           0,   'Z', 0, 0, 0, 5, 'I'};
+            while (!stop.stop_requested()) {
+                pollfd input{.fd = listener.get(), .events = POLLIN, .revents = 0};
+                if (::poll(&input, 1, 100) != 1) continue;
+                const owned_fd client(::accept(listener.get(), nullptr, nullptr));
+                std::array<char, 1000> startup{};
+                (void)::recv(client.get(), startup.data(), startup.size(), 0);
+                (void)::send(client.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
+            }
+        }
+        owned_fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    };
+    const greeter hostile;
+    std::jthread serving([&](const std::stop_token& stop) { hostile.serve(stop); });
+    const reserved_port closed;
+    const auto fail_to_connect = [&](std::uint16_t port) {
+        const postgres::backend locks(
+            {.connection = "postgres://u@127.0.0.1:" + std::to_string(port) +
+                           "/postgres?sslmode=disable&gssencmode=disable"},
+            quiet());
+        expect_error(error_code::service_unavailable, [&] { (void)locks.is_locked("k"); });
+    };
+    for (const auto port : {closed.number(), port_of(hostile.listener.get())}) {
+        fail_to_connect(port);
+        const auto before = open_descriptors();
+        for (int i = 0; i < 500; ++i)
+            fail_to_connect(port);
+        // The server closes its side of the last one when it likes.
+        EXPECT_TRUE(eventually([&] { return open_descriptors() <= before; }))
+            << before << " and then " << open_descriptors();
+    }
+}
+
+}  // namespace
+}  // namespace syncguard::test
