@@ -7,10 +7,10 @@
 ///   `stop_token` or `keep_alive`. They tell at the latest when the lease's own deadline passes,
 ///   whatever the network does (within a second after the machine was suspended); `valid()` knows
 ///   even before them.
-/// - How often: once for each lease, and never after `release()`, `detach()` or the destructor has
-///   begun; a handler that has begun by then may still run. The destructor of a lease that a
-///   blocking call made waits for it, unless it runs on a thread that calls handlers, be it for
-///   another lease.
+/// - How often: once for each lease. After `release()`, `detach()` or the destructor has begun,
+///   nothing is told, but a handler that runs, or whose stop token was requested, goes on. The
+///   destructor of a lease that a blocking call made waits for it, unless it runs on a thread that
+///   calls handlers, be it for another lease.
 /// - Handlers of different leases may run at the same time, and none waits for another to return:
 ///   a thread is started where all are busy. Of leases that are lost together, the stop tokens are
 ///   requested before any handler runs. Renewals are never delayed by handlers. What a handler
