@@ -1,7 +1,6 @@
 #include "canceller.hpp"
 
-#include <pthread.h>
-#include <signal.h>
+#include "../core/library_thread.hpp"
 
 #include <array>
 #include <condition_variable>
@@ -17,23 +16,6 @@ namespace {
 
 constexpr unsigned most_threads = 2;
 constexpr std::size_t most_waiting = 200;
-
-/// A new thread inherits the mask: no signal of the process is handled there, and none of its own
-/// (SIGPIPE) ends the process.
-class blocked_signals {
-  public:
-    blocked_signals() noexcept {
-        sigset_t all;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    blocked_signals(const blocked_signals&) = delete;
-    blocked_signals& operator=(const blocked_signals&) = delete;
-    ~blocked_signals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  private:
-    sigset_t before_{};
-};
 
 }  // namespace
 
@@ -52,8 +34,7 @@ void canceller::start(request cancellation) noexcept {
         if (!cancellation || state_->waiting.size() >= most_waiting) return;
         state_->waiting.push_back(std::move(cancellation));
         if (state_->threads == most_threads) return;
-        const blocked_signals blocked;
-        std::thread([shared = state_] { run(*shared); }).detach();
+        start_thread("syncguard-cncl", [shared = state_] { run(*shared); }).detach();
         ++state_->threads;
     } catch (const std::exception&) {  // no memory or no thread: as if too many waited
     }
@@ -65,7 +46,6 @@ void canceller::finish(std::chrono::milliseconds patience) {
 }
 
 void canceller::run(state& shared) noexcept {
-    ::pthread_setname_np(::pthread_self(), "syncguard-cncl");
     std::unique_lock guard(shared.mutex);
     while (!shared.waiting.empty()) {
         const auto next = std::move(shared.waiting.front());
