@@ -2,6 +2,7 @@
 #include "on_postgres.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/transaction_pooler.hpp"
 
 #include <atomic>
@@ -381,6 +382,25 @@ TEST_F(postgres_refusals, an_acquisition_that_finds_its_own_lock_is_granted) {
             server().value("SELECT lock_id FROM syncguard_locks WHERE key = 'k" + sqlstate + "'"),
             lease->lock_id().to_string());
     }
+}
+
+TEST_F(postgres_refusals,
+       a_lease_whose_lock_was_granted_to_its_first_request_ends_before_that_lock) {
+    // By the host's clock, as leases do.
+    postgres_server running;
+    transaction_pooler pooler(running.port());
+    fault_proxy proxy(pooler.port());
+    const auto backend = open({.connection = running.url_at(proxy.port())});
+    for (int i = 0; i < 4; ++i)
+        EXPECT_TRUE(backend.acquire("warm-up"));
+    proxy.delay(direction::to_client, 300ms);
+    pooler.refuse_next_transaction("40001");
+    auto lease = backend.acquire("k", {.ttl = 5s});
+    ASSERT_TRUE(lease);
+    const auto left = running.value(
+        "SELECT expires_at_ms - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint "
+        "FROM syncguard_locks WHERE key = 'k'");
+    EXPECT_LE(lease->remaining(), milliseconds(std::stoll(left)));
 }
 
 TEST_F(postgres_refusals, an_extension_that_a_pooler_ends_is_sent_once_and_fails) {
