@@ -854,11 +854,6 @@ void client::expect_nothing() {
         set_ended(lounge_.begin()->second->self_);
 }
 
-void client::expect_nothing_of(const std::string& key) {
-    for (auto each = lounge_.find(key); each != lounge_.end(); each = lounge_.find(key))
-        set_ended(each->second->self_);
-}
-
 bool client::still_awaits(const std::string& key) const {
     return lounge_.contains(key);
 }

@@ -247,7 +247,6 @@ class client : public net::driven, private lookout::audience {
     void look_again(const std::string& key) override;
     void look_again_at_everything() override;
     void expect_nothing() override;
-    void expect_nothing_of(const std::string& key) override;
     [[nodiscard]] bool still_awaits(const std::string& key) const override;
     void let_linger(operation& what, const operation::patience& how, time_point sent_at);
     void resume(operation& what) noexcept;

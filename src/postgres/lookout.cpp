@@ -25,8 +25,6 @@ constexpr auto longest_answer = 5s;
 /// Limits of the pause before a flag is tried for again, which is as long as it has been refused.
 constexpr auto shortest_pause = 10ms;
 constexpr auto longest_pause = 1s;
-/// A release takes no longer, unless it hangs.
-constexpr auto patience_with_releases = 4s;
 
 constexpr auto pause_after_a_loss = 100ms;
 constexpr auto pause_after_a_refusal = 5s;
@@ -51,9 +49,6 @@ lookout::prospect lookout::watch(const std::string& key, time_point since) {
     }
     watched& what = found->second;
     what.last_wanted = now;
-    if (what.refused_since && now > *what.refused_since + patience_with_releases) {
-        return prospect::cannot_be_told;
-    }
     next_tidying_ = std::min<time_point>(next_tidying_, now + flags_stay_up);
     return what.is_flagged && what.last_news >= since ? prospect::look_again
                                                       : prospect::will_be_told;
@@ -172,10 +167,8 @@ void lookout::take_flag(const std::string& key, watched& what, const row& answer
         return;
     }
     if (!what.refused_since) what.refused_since = now;
-    const auto lasted = now - *what.refused_since;
-    what.ask_not_before =
-        now + std::clamp<steady_clock::duration>(lasted, shortest_pause, longest_pause);
-    if (lasted > patience_with_releases) told_.expect_nothing_of(key);
+    what.ask_not_before = now + std::clamp<steady_clock::duration>(now - *what.refused_since,
+                                                                   shortest_pause, longest_pause);
 }
 
 void lookout::on_refused(const refusal& /*why*/) {

@@ -28,8 +28,6 @@ class lookout final : private connection::listener {
         virtual void look_again_at_everything() = 0;
         /// Nothing is watched any more, nor can be for a while.
         virtual void expect_nothing() = 0;
-        /// It is not known when the key can be watched.
-        virtual void expect_nothing_of(const std::string& key) = 0;
         [[nodiscard]] virtual bool still_awaits(const std::string& key) const = 0;
 
         audience() = default;

@@ -153,7 +153,9 @@ target::target(const options& store)
     settings["client_encoding"] = "UTF8";
     settings.try_emplace("fallback_application_name", "syncguard");
     // A standby that lags behind shows locks that are gone, and no lock that is new.
-    if (!by_service && std::getenv("PGTARGETSESSIONATTRS") == nullptr) {
+    const bool may_be_chosen = by_service || std::getenv("PGSERVICE") != nullptr ||
+                               std::getenv("PGTARGETSESSIONATTRS") != nullptr;
+    if (!may_be_chosen) {
         settings.try_emplace("target_session_attrs", "read-write");
     }
 }

@@ -120,6 +120,13 @@ TEST_F(postgres_isolation, that_is_stricter_by_default_is_set_for_each_transacti
     EXPECT_EQ(server().log().find("can only be used in transaction blocks"), std::string::npos);
 }
 
+TEST_F(postgres_isolation, is_set_for_transactions_that_forget_plans_too) {
+    const auto backend =
+        open({.connection = with("default_transaction_isolation=serializable"), .pool_size = 1});
+    for (int i = 0; i < 10'010; ++i)
+        ASSERT_NO_THROW(EXPECT_FALSE(backend.is_locked("k"))) << i;
+}
+
 TEST_F(postgres_isolation, that_is_stricter_from_now_on_is_noticed) {
     const auto backend = open();
     EXPECT_EQ(conflicts_in_a_crowd(backend), 0);
@@ -408,7 +415,8 @@ TEST_F(postgres_refusals, an_extension_that_a_pooler_ends_is_sent_once_and_fails
     const auto backend = open({.connection = server().url_at(pooler.port())});
     for (const std::string sqlstate : {"08P01", "57P01"}) {
         const auto id = take(backend, "k" + sqlstate);
-        for (int i = 0; i < 4; ++i)
+        // Until all connections have been greeted: no greeting shall be the next transaction.
+        for (int i = 0; i < 20; ++i)
             EXPECT_TRUE(backend.extend(id).ok);
         server().run(
             "CREATE SEQUENCE updates; CREATE FUNCTION count_update() RETURNS trigger LANGUAGE "
