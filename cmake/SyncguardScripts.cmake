@@ -1,11 +1,27 @@
 # Lua scripts, embedded: they live in files of their own, and travel in the library.
 
+# syncguard_read_constant(<variable> <header> <name>): the value that a header gives to a constant, in
+# digits.
+function(syncguard_read_constant variable header name)
+  file(READ ${header} text)
+  if(NOT text MATCHES "[^A-Za-z0-9_]${name}( = |{)([0-9']+)")
+    message(FATAL_ERROR "${header} gives no number to ${name}")
+  endif()
+  string(REPLACE "'" "" value ${CMAKE_MATCH_2})
+  set(${variable} ${value} PARENT_SCOPE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+endfunction()
+
 # syncguard_join_scripts(<variable> <folder> <files>...): makes a source file from the joined text of
-# the files and its SHA-1, by the template scripts.cpp.in in that folder; <variable> names it.
+# the files and its SHA-1, by the template scripts.cpp.in in that folder; <variable> names it. In
+# files that end in ".in", @NAME@ stands for the value of a variable.
 function(syncguard_join_scripts variable folder)
   set(SYNCGUARD_LOCK_SCRIPT "")
   foreach(file IN LISTS ARGN)
     file(READ ${folder}/${file} text)
+    if(file MATCHES "[.]in$")
+      string(CONFIGURE "${text}" text @ONLY)
+    endif()
     string(APPEND SYNCGUARD_LOCK_SCRIPT "${text}")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/${file})
   endforeach()

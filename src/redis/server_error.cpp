@@ -30,6 +30,8 @@ constexpr std::array known_errors{
     // The same from inside the script, whose last write is the lock.
     known_error{"ERR The user executing the script can't", error_code::auth_failed, true,
                 needed_permissions},
+    known_error{"The user executing the script can't", error_code::auth_failed, true,
+                needed_permissions},
     known_error{"ERR ACL failure in script", error_code::auth_failed, true, needed_permissions},
     known_error{"DENIED", error_code::auth_failed, true,
                 "the server is in protected mode and refuses remote clients; set a password on it"},
@@ -83,11 +85,33 @@ constexpr std::array known_errors{
                 "the server has no password set"},
 };
 
+/// The error that a reply is about. Before 7.0 a server puts the place in the script ahead of it:
+///   @user_script: 227: -READONLY You can't write against a read only replica.
+/// and where the script has ended with it:
+///   ERR Error running script (call to f_SHA1): @user_script:227: @user_script: 227: -OOM command
+///   ...
+std::string_view without_place(std::string_view reply) noexcept {
+    constexpr std::string_view ended = "ERR Error running script (call to f_";
+    constexpr std::string_view place = "@user_script:";
+    std::string_view error = reply;
+    if (error.starts_with(ended)) error.remove_prefix(std::min(error.find(place), error.size()));
+    while (error.starts_with(place)) {
+        constexpr std::string_view end_of_place = ": ";
+        const auto at = error.find(end_of_place, place.size());
+        if (at == std::string_view::npos) return reply;
+        error.remove_prefix(at + end_of_place.size());
+        if (error.starts_with('-')) error.remove_prefix(1);
+    }
+    if (error.empty()) return reply;
+    return error.substr(0, error.find_last_not_of(" \n") + 1);
+}
+
 std::string_view first_word(std::string_view reply) noexcept {
     return reply.substr(0, reply.find(' '));
 }
 
-const known_error* find(std::string_view reply) noexcept {
+const known_error* find(std::string_view whole_reply) noexcept {
+    const std::string_view reply = without_place(whole_reply);
     const auto is_of_kind = [&](const known_error& each) {
         const bool is_text = each.begins_with.find(' ') != std::string_view::npos;
         return is_text ? reply.starts_with(each.begins_with)
@@ -117,15 +141,21 @@ bool is_refusal(std::string_view reply) noexcept {
 }
 
 bool may_concern_one_key(std::string_view reply) noexcept {
-    const std::string_view word = first_word(reply);
+    const std::string_view word = first_word(without_place(reply));
     return word == "NOPERM" || word == "CROSSSLOT" || word == "MOVED" || word == "ASK" ||
            word == "TRYAGAIN";
+}
+
+bool may_have_failed_over(std::string_view reply) noexcept {
+    const std::string_view word = first_word(without_place(reply));
+    return word == "READONLY" || word == "MASTERDOWN" || word == "LOADING" ||
+           word == "NOREPLICAS" || word == "CLUSTERDOWN";
 }
 
 lock_error to_lock_error(std::string_view reply, const std::string& where, bool quote) {
     const auto* const known = find(reply);
     std::string message = where + " answered ";
-    message += quote ? quotable(reply) : first_word(reply);
+    message += quote ? quotable(without_place(reply)) : first_word(reply);
     if (known != nullptr && !known->advice.empty()) message.append(": ").append(known->advice);
     return {code_of(reply), message};
 }

@@ -50,9 +50,10 @@ class refusing_redis : public testing::Test {
         {.arguments = {"--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"}}};
 };
 
-TEST_F(refusing_redis, a_full_server_grants_nothing_but_releases) {
+TEST_F(refusing_redis, a_full_server_grants_nothing_but_releases_and_extends) {
     const auto locks = open();
     const auto held = take(locks, "held");
+    auto lease = locks.acquire("lease");
     const auto before = contents_of(server_).size();
     command({"CONFIG", "SET", "maxmemory", "1"});
     for (int i = 0; i < 3; ++i) {
@@ -61,11 +62,17 @@ TEST_F(refusing_redis, a_full_server_grants_nothing_but_releases) {
             "maxmemory");
     }
     EXPECT_EQ(contents_of(server_).size(), before);
-    refusal(error_code::service_unavailable, [&] { (void)locks.extend(held); });
+    EXPECT_TRUE(locks.extend(held, {.ttl = 600s}).ok);
+    EXPECT_GT(contents_of(server_).at("syncguard:held").ttl_ms, 500'000);
+    EXPECT_GT(contents_of(server_).at("syncguard:id:" + held.to_string()).ttl_ms, 500'000);
+    EXPECT_TRUE(lease->extend({.ttl = 600s}).ok);
+    EXPECT_GT(contents_of(server_).at("syncguard:lease").ttl_ms, 500'000);
     EXPECT_TRUE(locks.is_locked("held"));
     EXPECT_FALSE(locks.is_locked(secret_key));
     EXPECT_TRUE(locks.lookup(ownership_lookup{held}));
     EXPECT_TRUE(locks.release(held).ok);
+    EXPECT_TRUE(lease->release().ok);
+    EXPECT_FALSE(locks.is_locked("lease"));
     command({"CONFIG", "SET", "maxmemory", "0"});
     EXPECT_EQ(locks.acquire(secret_key)->fence().str(), "000000000000001");
 }
@@ -312,6 +319,20 @@ TEST_F(forbidding_redis, an_extension_without_the_right_to_the_index_changes_not
         open_as({"~syncguard:*", "+eval", "+evalsha", "+get", "+time", "(+set ~syncguard:k*)"});
     refusal(error_code::auth_failed, [&] { (void)locks.extend(id, {.ttl = 5s}); });
     EXPECT_GT(contents_of(server_).at("syncguard:k").ttl_ms, 60'000);
+}
+
+TEST_F(forbidding_redis, without_the_right_to_pexpire_only_a_full_server_refuses_extensions) {
+    const auto locks = open_as(
+        {"~syncguard:*", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+incr", "+decr"});
+    const auto id = take(locks, "k");
+    EXPECT_TRUE(locks.extend(id).ok);
+    const auto before = contents_of(server_).at("syncguard:k").value;
+    command({"CONFIG", "SET", "maxmemory", "1"});
+    expect_mention(refusal(error_code::service_unavailable, [&] { (void)locks.extend(id); }),
+                   "maxmemory");
+    EXPECT_EQ(contents_of(server_).at("syncguard:k").value, before);
+    command({"CONFIG", "SET", "maxmemory", "0"});
+    EXPECT_TRUE(locks.extend(id).ok);
 }
 
 TEST_F(forbidding_redis, the_right_to_choose_a_database_is_named) {

@@ -8,6 +8,7 @@
 #include <future>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace syncguard::test {
@@ -319,6 +320,115 @@ TEST_F(call_of_the_lock_script, locks_of_other_writers_are_released_together_wit
     command({"SET", index('P'), lock("peer")});
     EXPECT_EQ(release({"a", "peer"}, "AP"), (words{"1", "1"}));
     EXPECT_EQ(command({"EXISTS", lock("a"), lock("peer"), index('A'), index('P')}).integer, 0);
+}
+
+/// Each way to a lock that its id names, and each size of a group.
+class way_to_a_lock_of_the_script
+    : public call_of_the_lock_script,
+      public testing::WithParamInterface<std::tuple<std::string, std::size_t, bool>> {
+  protected:
+    /// Locks that ended so long ago, in keys that stay, in the layout of this library or another.
+    void store_locks_that_ended(milliseconds ago) {
+        command({"FLUSHALL"});
+        for (const char letter : letters())
+            store_lock(letter, letter, ago);
+    }
+    void store_lock(char letter, char owner, milliseconds ago) {
+        const std::string id(22, owner);
+        const auto expires = server_.now() - ago;
+        const std::string own =
+            lock_json(id, expires, expires - 30s, json_key(letter), "000000000000001");
+        const std::string other = R"({"fence":"000000000000001","key":)" + json_key(letter) +
+                                  R"(,"acquiredAtMs":1,"expiresAtMs":)" + digits(expires) +
+                                  R"(,"lockId":")" + id + "\"}";
+        command({"SET", lock(std::string(1, letter)), has_own_layout() ? own : other});
+        command({"SET", index(letter), lock(std::string(1, letter))});
+    }
+    words perform() {
+        words keys;
+        if (action().ends_with("_known")) {
+            for (const char letter : letters())
+                keys.push_back(lock(std::string(1, letter)));
+        }
+        for (const char letter : letters())
+            keys.push_back(index(letter));
+        return call(keys, {action(), action().starts_with("extend") ? "30000" : "",
+                           std::to_string(letters().size())});
+    }
+    [[nodiscard]] words all(const std::string& code) const { return words(letters().size(), code); }
+    [[nodiscard]] std::string letters() const {
+        return std::string("ABCDEFGH").substr(0, std::get<1>(GetParam()));
+    }
+    [[nodiscard]] const std::string& action() const { return std::get<0>(GetParam()); }
+    [[nodiscard]] bool has_own_layout() const { return std::get<2>(GetParam()); }
+    static std::string json_key(char letter) { return std::string("\"") + letter + "\""; }
+};
+
+TEST_P(way_to_a_lock_of_the_script, a_lock_is_live_within_the_tolerance_and_expired_after_it) {
+    for (const auto ago : {-30'000ms, 0ms, time_tolerance - 1ms}) {
+        store_locks_that_ended(ago);
+        EXPECT_EQ(perform(), all("1")) << ago.count();
+        const bool extends = action().starts_with("extend");
+        EXPECT_EQ(contents().size(), extends ? 2 * letters().size() : 0) << ago.count();
+    }
+    for (const auto ago : {time_tolerance, time_tolerance + 1ms, milliseconds(600'000)}) {
+        store_locks_that_ended(ago);
+        const auto before = contents();
+        EXPECT_EQ(perform(), all("-2")) << ago.count();
+        EXPECT_EQ(contents(), before) << ago.count();
+    }
+}
+
+TEST_P(way_to_a_lock_of_the_script, an_expired_lock_fails_alone) {
+    store_locks_that_ended(time_tolerance - 1ms);
+    store_lock('A', 'A', time_tolerance);
+    auto expected = all("1");
+    expected.front() = "-2";
+    EXPECT_EQ(perform(), expected);
+}
+
+TEST_P(way_to_a_lock_of_the_script, a_lock_of_another_id_is_not_touched) {
+    store_locks_that_ended(-30s);
+    store_lock('A', 'Z', -30s);
+    const auto before = contents().at(lock("A"));
+    auto expected = all("1");
+    expected.front() = "0";
+    EXPECT_EQ(perform(), expected);
+    EXPECT_EQ(contents().at(lock("A")), before);
+}
+
+std::string name_of_way(
+    const testing::TestParamInfo<way_to_a_lock_of_the_script::ParamType>& test) {
+    const auto& [action, count, own_layout] = test.param;
+    return action + (count == 1 ? "_alone_" : "_grouped_") + (own_layout ? "own" : "other") +
+           "_layout";
+}
+
+INSTANTIATE_TEST_SUITE_P(all, way_to_a_lock_of_the_script,
+                         testing::Combine(testing::Values("release", "release_known", "extend",
+                                                          "extend_known"),
+                                          testing::Values(1, 4), testing::Bool()),
+                         name_of_way);
+
+TEST_F(call_of_the_lock_script, a_key_is_taken_over_only_after_the_tolerance) {
+    const auto store = [&](milliseconds ago) {
+        command({"FLUSHALL"});
+        for (const std::string key : {"a", "b"}) {
+            const auto expires = server_.now() - ago;
+            command({"SET", lock(key),
+                     lock_json(std::string(22, 'Z'), expires, expires - 30s, '"' + key + '"',
+                               "000000000000001")});
+        }
+    };
+    store(time_tolerance - 1ms);
+    EXPECT_EQ(acquire({"a"}, "A"), words{"0"});
+    EXPECT_EQ(acquire({"a", "b"}, "AB"), (words{"0", "0"}));
+    EXPECT_EQ(call({lock("a")}, {"is_locked", "", "1"}), words{"1"});
+    store(time_tolerance);
+    EXPECT_EQ(call({lock("a")}, {"is_locked", "", "1"}), words{"0"});
+    EXPECT_EQ(acquire({"a"}, "A"), words{"2"});
+    store(time_tolerance);
+    EXPECT_EQ(acquire({"a", "b"}, "AB"), (words{"2", "2"}));
 }
 
 TEST_F(lock_script_in_redis, it_is_sent_once_and_again_when_the_server_has_forgotten_it) {

@@ -11,6 +11,7 @@ namespace {
 using redis::code_of;
 using redis::is_refusal;
 using redis::may_concern_one_key;
+using redis::may_have_failed_over;
 using redis::to_lock_error;
 
 struct meaning {
@@ -67,6 +68,79 @@ const std::vector<meaning> meanings{
     {"oom", error_code::internal, false},
 };
 
+/// Errors inside the script as servers before 7.0 send them, and what 7.0 and later send for the
+/// same.
+struct place_of_error {
+    std::string version;
+    std::string before;
+    std::string after;
+};
+
+const std::string in_script = "(call to f_5ab1e5ab1e5ab1e5ab1e5ab1e5ab1e5ab1e5ab1e)";
+
+const std::vector<place_of_error> places{
+    {"7.0, caught", "", ""},
+    {"7.0, ended the script", "",
+     " script: 5ab1e5ab1e5ab1e5ab1e5ab1e5ab1e5ab1e5ab1e, on @user_script:227."},
+    {"5.0 and 6.2, caught", "@user_script: 227: -", "  "},
+    {"5.0 and 6.2, ended the script",
+     "ERR Error running script " + in_script + ": @user_script:227: @user_script: 227: -", "  "},
+    {"5.0 and 6.2, raised by the script itself",
+     "ERR Error running script " + in_script + ": @user_script:227: -", " "},
+};
+
+TEST(errors_of_a_redis_server, mean_the_same_inside_the_script_on_every_version) {
+    const std::vector<std::string> errors{
+        "READONLY You can't write against a read only replica.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "MISCONF Redis is configured to save RDB snapshots, but it is currently not able to "
+        "persist "
+        "on disk. Commands that may modify the data set are disabled.",
+        "MISCONF Errors writing to the AOF file: No space left on device",
+        "NOREPLICAS Not enough good replicas to write.",
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "FOREIGNVALUE the key holds a value that is not a lock",
+    };
+    for (const auto& error : errors) {
+        for (const auto& [version, before, after] : places) {
+            const std::string reply = before + error + after;
+            EXPECT_EQ(to_string(code_of(reply)), to_string(code_of(error)))
+                << version << ": " << reply;
+            EXPECT_TRUE(is_refusal(reply)) << version << ": " << reply;
+            const std::string message = to_lock_error(reply, "Redis").what();
+            EXPECT_EQ(message.find("Redis answered " + error.substr(0, error.find(' '))), 0U)
+                << version << ": " << message;
+        }
+    }
+}
+
+/// Without the first word that such errors have since 7.0.
+TEST(errors_of_a_redis_server, permissions_that_a_script_lacks_are_named_on_every_version) {
+    for (const std::string error :
+         {"The user executing the script can't run this command or subcommand",
+          "The user executing the script can't access at least one of the keys mentioned in the "
+          "command arguments"}) {
+        for (const auto& reply : {"@user_script: 14: " + error,
+                                  "ERR Error running script " + in_script +
+                                      ": @user_script:14: @user_script: 14: " + error,
+                                  "ERR " + error}) {
+            EXPECT_EQ(to_string(code_of(reply)), to_string(error_code::auth_failed)) << reply;
+            EXPECT_TRUE(is_refusal(reply)) << reply;
+        }
+    }
+}
+
+TEST(errors_of_a_redis_server, places_that_lead_to_no_known_error_are_internal) {
+    for (const std::string reply :
+         {"@user_script: 227: -", "@user_script:", "@user_script: 227", "@user_script: 227: ",
+          "ERR Error running script (call to f_", "@user_script: 227: attempt to index a nil value",
+          "ERR Error running script (call to f_00): @user_script:1: READONLYish"}) {
+        EXPECT_EQ(to_string(code_of(reply)), to_string(error_code::internal)) << reply;
+        EXPECT_FALSE(is_refusal(reply)) << reply;
+        EXPECT_NO_THROW((void)to_lock_error(reply, "Redis"));
+    }
+}
+
 TEST(errors_of_a_redis_server, mean_what_the_specification_says) {
     for (const auto& [reply, code, refusal] : meanings) {
         EXPECT_EQ(to_string(code_of(reply)), to_string(code)) << reply;
@@ -84,6 +158,15 @@ TEST(errors_of_a_redis_server, may_be_about_one_key_of_many) {
         EXPECT_TRUE(may_concern_one_key(std::string(word) + " and more")) << word;
     for (const char* word : {"NOAUTH", "OOM", "LOADING", "ERR", "", "BUSY", "READONLY", "ASKED"})
         EXPECT_FALSE(may_concern_one_key(std::string(word) + " and more")) << word;
+}
+
+TEST(errors_of_a_redis_server, say_whether_another_server_may_have_taken_over) {
+    for (const char* word : {"READONLY", "MASTERDOWN", "LOADING", "NOREPLICAS", "CLUSTERDOWN"}) {
+        EXPECT_TRUE(may_have_failed_over(std::string(word) + " and more")) << word;
+        EXPECT_TRUE(may_have_failed_over("@user_script: 1: -" + std::string(word) + " and more"));
+    }
+    for (const char* word : {"NOAUTH", "OOM", "ERR", "", "BUSY", "MISCONF", "WRONGTYPE", "NOPERM"})
+        EXPECT_FALSE(may_have_failed_over(std::string(word) + " and more")) << word;
 }
 
 TEST(errors_of_a_redis_server, are_told_with_the_server_and_with_advice) {

@@ -26,7 +26,13 @@ local function extend(known_lock_key, index_key, ttl_ms)
   if found == 1 then
     local extended = with_new_expiry(stored, index_key, ttl_ms)
     -- The index comes first: an extension that fails leaves the lock as it was.
-    call('SET', index_key, lock_key, 'PX', ttl_ms)
+    local written = redis.pcall('SET', index_key, lock_key, 'PX', ttl_ms)
+    if written.err and find(written.err, 'OOM ', 1, true) then
+      -- A full server refuses SET, except after a write that takes no memory in the same script.
+      redis.pcall('PEXPIRE', index_key, ttl_ms)
+      written = redis.pcall('SET', index_key, lock_key, 'PX', ttl_ms)
+    end
+    if written.err then error(written) end
     call('SET', lock_key, extended, 'PX', ttl_ms)
   end
   return found

@@ -3,9 +3,6 @@
 --   shared what index keys begin with, to remove a lock that ended long ago; empty to remove nothing
 --   reply  1 locked | 0 free
 
--- An extension that is under way must not find its lock swept away.
-local cleanup_guard_ms = 2000
-
 -- With anything else after it, what index keys begin with leads to the lock of some other key.
 local function is_lock_id(text)
   return #text == 22 and not string.find(text, '[^%w_-]')

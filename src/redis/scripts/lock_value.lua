@@ -8,9 +8,6 @@
 
 local call, sub, find, format = redis.call, string.sub, string.find, string.format
 
-local tolerance_ms = 1000
-local last_fence = 900000000000000
-
 -- One time for all operations of a call.
 local time = call('TIME')
 local now_ms = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
