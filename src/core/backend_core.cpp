@@ -2,6 +2,7 @@
 #include "fork_generation.hpp"
 #include "fork_guard.hpp"
 #include "longest_wait.hpp"
+#include "pending_release.hpp"
 #include "ttl_limits.hpp"
 #include "waiting_line.hpp"
 
@@ -24,6 +25,7 @@ struct call {
 
     std::string key;
     std::optional<request> what;
+    std::optional<pending_release> awaited_at_exit;
     call_limits limits;
     milliseconds ttl{};
     lease_clock::time_point sent_at;
@@ -205,8 +207,8 @@ void backend_core::release_in_background(const lock_id& id, std::string_view key
     const auto deadline =
         std::chrono::steady_clock::now() + bounded_wait(options_.operation_timeout);
     store_->start(release_request{id, stable_key}, {.deadline = deadline, .stop = {}},
-                  [self = shared_from_this(), owned_key = std::move(owned_key)](std::exception_ptr,
-                                                                                outcome) {});
+                  [pending = std::make_shared<pending_release>(), self = shared_from_this(),
+                   owned_key = std::move(owned_key)](std::exception_ptr, outcome) {});
 }
 
 /// Engines of this library cannot fail here; those of others can.
@@ -300,6 +302,8 @@ void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> do
         check_process();
         made = std::make_shared<call>();
         prepare(*made);
+        // The call is destroyed after `done`, which may be the last owner of the engine: the end of
+        // the program waits for that, too.
         finish = [made, conclude, done, self = shared_from_this()](std::exception_ptr failure,
                                                                    outcome answer) mutable {
             Result result{};
@@ -336,7 +340,10 @@ void backend_core::start_release(std::string_view id, std::string_view key,
                                  const call_options& options, std::stop_token stop,
                                  receiver<release_result> done) const noexcept {
     start<release_result>(
-        [&](call& made) { prepare_release(made, id, key, options, options_, std::move(stop)); },
+        [&](call& made) {
+            prepare_release(made, id, key, options, options_, std::move(stop));
+            made.awaited_at_exit.emplace();
+        },
         [](call&, const outcome& answer) { return conclude_release(answer); }, std::move(done));
 }
 

@@ -62,9 +62,9 @@ mount find_mount(std::string_view mountinfo, std::string_view path) {
 bool is_remote_filesystem(std::string_view type) noexcept {
     if (type == "fuse.fuse-overlayfs") return false;
     if (type.starts_with("nfs") || type.starts_with("fuse.")) return true;
-    constexpr std::array<std::string_view, 16> remote{
-        "9p",   "afs",    "beegfs",   "ceph",  "cifs", "coda",  "fuse",   "gfs2",
-        "gpfs", "lustre", "orangefs", "ocfs2", "smb3", "smbfs", "vboxsf", "virtiofs"};
+    constexpr std::array<std::string_view, 17> remote{
+        "9p",     "afs",   "beegfs",   "ceph",  "cifs", "coda",  "fuse",   "gfs2",    "gpfs",
+        "lustre", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs"};
     return std::find(remote.begin(), remote.end(), type) != remote.end();
 }
 
