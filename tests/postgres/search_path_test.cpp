@@ -1,5 +1,6 @@
 /// Functions, operators, types and relations of another role in the search path: none of them runs
 /// as the user of the library.
+#include "../../src/postgres/statements.hpp"
 #include "on_postgres.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -125,6 +126,21 @@ TEST_P(postgres_search_path, changes_nothing_for_a_takeover_and_a_cleanup) {
     }
     EXPECT_FALSE(backend.is_locked("k"));
     EXPECT_EQ(server().value("SELECT count(*) FROM syncguard_locks"), "0");
+}
+
+TEST_P(postgres_search_path, changes_nothing_where_the_server_runs_short_of_memory) {
+    auto lease = open().acquire("k", {.ttl = 30s});
+    ASSERT_TRUE(lease);
+    const auto id = lease->detach().to_string();
+    const postgres::statements sql(postgres::checked_names(
+        {.locks = "public.syncguard_locks", .fence_counters = "public.syncguard_fence_counters"}));
+    auto session = server().connect();
+    session.run("SET search_path = " + GetParam());
+    const auto extended =
+        session.run(sql.extend_unnoticed.text, {id, "60000", "9000000000000", "1000"});
+    EXPECT_EQ(extended.at(0).at(1),
+              server().value("SELECT expires_at_ms FROM syncguard_locks WHERE key = 'k'"));
+    EXPECT_EQ(session.run(sql.release_unnoticed.text, {"{" + id + "}", "1000"}).at(0).at(0), "1");
 }
 
 TEST_P(postgres_search_path, changes_nothing_for_many_at_once) {
