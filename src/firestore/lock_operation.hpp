@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../net/inquiry.hpp"
+#include "../net/priority.hpp"
 #include "attempts.hpp"
 #include "client.hpp"
 
@@ -35,6 +36,7 @@ class lock_operation : public operation {
                                                    net::interruption& limits) override;
     void fail(std::exception_ptr why) noexcept override;
     void announce() noexcept override;
+    [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(what_); }
 
     [[nodiscard]] boost::asio::awaitable<void> perform(lock_store& store,
                                                        net::interruption& limits);

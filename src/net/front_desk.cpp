@@ -69,8 +69,8 @@ void front_desk::end(std::chrono::milliseconds patience) {
 }
 
 void front_desk::count_in(const order& what) {
-    // What undoes something must not be kept out by what is to be undone.
-    if (unfinished_ >= most_unfinished && !what.persists()) {
+    // A flood of acquisitions must not cost a holder its lock, nor keep a lock from being released.
+    if (unfinished_ >= most_unfinished && !what.has_priority()) {
         throw lock_error(error_code::rate_limited,
                          "too many operations wait for " + where_ + " already");
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../net/inquiry.hpp"
+#include "../net/priority.hpp"
 #include "client.hpp"
 #include "statements.hpp"
 
@@ -42,6 +43,7 @@ class lock_operation : public operation {
     void lose() noexcept override;
     void announce() noexcept override;
     [[nodiscard]] bool is_urgent() const noexcept override;
+    [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(what_); }
 
     [[nodiscard]] outcome decoded(const row& reply) const;
     [[nodiscard]] lock_error answer_was_lost(const char* what_is_known) const;

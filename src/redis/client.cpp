@@ -33,6 +33,14 @@ constexpr auto patience_with_late_answers = 30s;
 /// How many such connections are kept.
 constexpr std::size_t most_retired = 8;
 
+/// A connection that owes answers is taken for dead after so long a silence. A caller's timeout
+/// says nothing: it may be shorter than the round trip.
+constexpr milliseconds longest_silence{250};
+
+/// A server that cannot write is left for the one that its name leads to now. Not more often than
+/// this: the name may go on to lead to a replica.
+constexpr milliseconds shortest_stay{1'000};
+
 /// Before an operation is repeated while the client's end waits for it.
 constexpr milliseconds pause_at_the_end{100};
 
@@ -121,7 +129,7 @@ bool client::is_answered_from_this_cpu() const {
 }
 
 bool client::has_work() const {
-    if (!news_.empty() || !withdrawn_.empty() || !waiting_.empty() || !later_.empty() ||
+    if (!news_.empty() || !withdrawn_.empty() || queued() > 0 || !later_.empty() ||
         !lounge_.empty() || !ended_.empty()) {
         return true;
     }
@@ -167,13 +175,17 @@ void client::admit(const std::shared_ptr<operation>& what) {
     if (const auto most = ended_.size() + admitted_ + 1; ended_.capacity() < most) {
         ended_.reserve(2 * most);
     }
-    waiting_.push_back(what);
+    queue_of(*what).push_back(what);
     // Most deadlines are as far away as those before.
     deadlines_.insert(deadlines_.end(), *what);
     what->admitted_ = true;
     what->number_ = ++last_number_;
     ++admitted_;
     if (what->is_unwanted()) give_up(what, cancelled_by_caller());
+}
+
+operation_queue& client::queue_of(const operation& op) {
+    return op.has_priority() ? priority_ : waiting_;
 }
 
 void client::end_overdue(time_point now) {
@@ -187,27 +199,34 @@ void client::end_overdue(time_point now) {
                 set_ended(late);
             }
         } else if (late->state_ == operation::state::sent) {
-            // It may be stuck for good: nobody else is to wait for it, nor to get its answer.
-            retire(*late->sent_on_);
+            // The connection may be dead, or have lost an answer: nothing else is to wait for it,
+            // or to get its answer.
+            late->sent_on_->is_late = true;
             give_up(late, {error_code::network_timeout, where_ + " did not answer in time"});
         } else if (why_not_connected_) {
             give_up(late, *why_not_connected_);
+        } else if (current_ != nullptr && current_->ready) {
+            give_up(late, {error_code::network_timeout, "too many operations waited for " + where_ +
+                                                            ": this one was not sent in time"});
         } else {
             give_up(late, {error_code::network_timeout,
                            "no connection to " + where_ + " was ready in time"});
         }
     }
+    retire_if_silent(now);
     drop_ended_from_waiting();
 }
 
 void client::drop_ended_from_waiting() {
     if (std::exchange(ended_while_waiting_, 0) == 0) return;
-    std::erase_if(waiting_,
-                  [](const auto& each) { return each->state_ == operation::state::ended; });
+    for (auto* const queue : {&priority_, &waiting_}) {
+        std::erase_if(*queue,
+                      [](const auto& each) { return each->state_ == operation::state::ended; });
+    }
 }
 
 void client::connect_if_needed(time_point now) {
-    if (current_ != nullptr || waiting_.empty() || now < connect_not_before_) return;
+    if (current_ != nullptr || queued() == 0 || now < connect_not_before_) return;
     try {
         prepare();
     } catch (const lock_error& why) {
@@ -233,36 +252,47 @@ void client::send_waiting() {
 /// What is there is sent at once where nothing is under way. Else it has to be a fair share of all
 /// operations: a small call costs the server nearly as much as a large one.
 bool client::is_worth_a_call() const {
-    if (waiting_.empty() || current_ == nullptr || !current_->ready) return false;
+    if (queued() == 0 || current_ == nullptr || !current_->ready) return false;
     const std::size_t calls = current_->in_flight.size();
     if (calls == 0) return true;
-    if (current_->drains) return false;
-    return calls < calls_under_way && waiting_.size() >= fair_share(current_->operations());
+    if (current_->must_drain()) return false;
+    return calls < calls_under_way && queued() >= fair_share(current_->operations());
 }
 
 /// How many operations, added to those that wait, would be worth a call.
 std::size_t client::tasks_wanted() const {
     if (current_ == nullptr) return 1;
     const bool only_an_answer_helps =
-        !current_->ready || current_->drains || current_->in_flight.size() >= calls_under_way;
+        !current_->ready || current_->must_drain() || current_->in_flight.size() >= calls_under_way;
     if (only_an_answer_helps) return std::numeric_limits<std::size_t>::max();
     const std::size_t share = fair_share(current_->operations());
-    return share > waiting_.size() ? share - waiting_.size() : 1;
+    return share > queued() ? share - queued() : 1;
+}
+
+/// How many operations of `priority_` and of `waiting_`, counted from their fronts, make the next
+/// call.
+std::pair<std::ptrdiff_t, std::ptrdiff_t> client::next_call() const {
+    const auto& first = priority_.empty() ? waiting_ : priority_;
+    if (first.front()->alone_) return {priority_.empty() ? 0 : 1, priority_.empty() ? 1 : 0};
+    const auto together = [](const operation_queue& queue, std::size_t most) {
+        const auto end = queue.begin() + static_cast<std::ptrdiff_t>(std::min(queue.size(), most));
+        return std::find_if(queue.begin(), end, [](const auto& each) { return each->alone_; }) -
+               queue.begin();
+    };
+    const auto with_priority = together(priority_, operations_per_call);
+    const std::size_t room = operations_per_call - static_cast<std::size_t>(with_priority);
+    return {with_priority, together(waiting_, room)};
 }
 
 void client::send_batch() {
-    std::size_t count = 1;
-    if (!waiting_.front()->alone_) {
-        const std::size_t most = std::min(waiting_.size(), operations_per_call);
-        while (count < most && !waiting_[count]->alone_)
-            ++count;
-    }
-    const auto last = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
+    const auto [first, second] = next_call();
     batch call;
-    call.reserve(count);
+    call.reserve(static_cast<std::size_t>(first + second));
     for (const bool acquires : {false, true}) {
-        std::copy_if(waiting_.begin(), last, std::back_inserter(call),
-                     [&](const auto& each) { return each->input_.acquires == acquires; });
+        for (const auto& [queue, count] : {std::pair(&priority_, first), {&waiting_, second}}) {
+            std::copy_if(queue->begin(), queue->begin() + count, std::back_inserter(call),
+                         [&](const auto& each) { return each->input_.acquires == acquires; });
+        }
     }
     const auto order = [](const auto& one, const auto& other) {
         return comes_before(one->input_, other->input_);
@@ -277,10 +307,13 @@ void client::send_batch() {
     call_bytes_.clear();
     append_call(call_bytes_, inputs_, current_->script_is_known);
 
+    if (current_->in_flight.empty()) current_->silent_since = steady_clock::now();
     current_->in_flight.push_back({.operations = std::move(call)});
-    waiting_.erase(waiting_.begin(), last);
+    priority_.erase(priority_.begin(), priority_.begin() + first);
+    waiting_.erase(waiting_.begin(), waiting_.begin() + second);
     current_->script_is_known = true;
     current_->drains = false;
+    current_->is_late = false;
     const auto now = lease_clock::now();
     for (const auto& each : current_->in_flight.back().operations) {
         each->state_ = operation::state::sent;
@@ -342,7 +375,10 @@ time_point client::next_wakeup(time_point now) const {
     time_point next = now + 1h;
     if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->deadline_);
     if (!later_.empty()) next = std::min(next, later_.begin()->first);
-    if (current_ == nullptr && !waiting_.empty()) next = std::min(next, connect_not_before_);
+    if (current_ == nullptr && queued() > 0) next = std::min(next, connect_not_before_);
+    if (current_ != nullptr && current_->is_late && current_->must_drain()) {
+        next = std::min(next, current_->silent_since + longest_silence);
+    }
     for (const auto& each : links_) {
         if (each->retired) next = std::min(next, each->keep_until);
     }
@@ -359,6 +395,7 @@ void client::on_reply(link& which, const resp::value& reply) {
     }
     // A connection proves itself by an answer: some servers greet and then close.
     failed_connections_ = 0;
+    which.silent_since = steady_clock::now();
     if (which.in_flight.front().preliminaries > 0) {
         --which.in_flight.front().preliminaries;
         // Not permitted, or not known: then nobody will be told of changes.
@@ -376,9 +413,13 @@ void client::on_reply(link& which, const resp::value& reply) {
         reply[0].type() == resp::kind::integer) {
         auto part = reply.begin();
         const unix_time server_time{milliseconds((*part).integer())};
-        for (const auto& each : call)
+        bool failed_over = false;
+        for (const auto& each : call) {
             deliver(each, {*++part, server_time});
+            if ((*part).is_error() && may_have_failed_over((*part).text())) failed_over = true;
+        }
         if (which.drains) fail_overtaken_extensions(call);
+        if (failed_over) retire_after_failover(which);
     } else if (!reply.is_error()) {
         close(which, {error_code::internal, where_ + " gave an answer that does not fit the "
                                                      "question; the connection was closed"});
@@ -398,22 +439,27 @@ void client::on_reply(link& which, const resp::value& reply) {
                 lose(each, why);
             }
         }
+        if (may_have_failed_over(reply.text())) retire_after_failover(which);
     }
     which.in_flight.pop_front();
 }
 
 void client::on_push(const resp::value& news) {
     if (lounge_.empty() || news.size() < 2 || news[0].text() != "invalidate") return;
+    const auto notify = [this](operation& op) {
+        op.notified_ = true;
+        resume(op);
+    };
     if (news[1].is_null()) {
         // All keys are gone.
         while (!lounge_.empty())
-            resume(*lounge_.begin()->second);
+            notify(*lounge_.begin()->second);
         return;
     }
     for (const auto& key : news[1]) {
         for (auto who = lounge_.find(key.text()); who != lounge_.end();
              who = lounge_.find(key.text()))
-            resume(*who->second);
+            notify(*who->second);
     }
 }
 
@@ -441,8 +487,10 @@ void client::on_closed(link& which, const lock_error& why) {
 void client::on_no_connection(const lock_error& why) {
     connect_not_before_ = steady_clock::now() + net::reconnect_delay(++failed_connections_);
     why_not_connected_ = why;
-    for (const auto& each : waiting_) {
-        if (!each->persists() && !each->has_lingered_) fail(each, why);
+    for (const auto* const queue : {&priority_, &waiting_}) {
+        for (const auto& each : *queue) {
+            if (!each->persists() && !each->has_lingered_) fail(each, why);
+        }
     }
     drop_ended_from_waiting();
 }
@@ -472,14 +520,31 @@ void client::retire(link& which) {
     }
 }
 
+/// While answers are late, operations wait for them, or for another connection once this one has
+/// been silent for too long.
+void client::retire_if_silent(time_point now) {
+    if (current_ == nullptr || !current_->is_late || !current_->must_drain()) return;
+    if (now - current_->silent_since >= longest_silence) retire(*current_);
+}
+
+/// After a failover the name may lead to another server: it is looked up for each connection.
+void client::retire_after_failover(link& conn) {
+    if (&conn != current_) return;
+    const auto now = steady_clock::now();
+    if (now < stay_until_) return;
+    stay_until_ = now + shortest_stay;
+    retire(conn);
+}
+
 /// The server did nothing with the oldest call: its operations go again, before all that were
 /// admitted after them.
 void client::take_back(link& which, bool alone) {
     which.drains = true;
     for (const auto& each : which.in_flight.front().operations) {
         if (each->state_ != operation::state::sent) continue;
-        waiting_.insert(
-            std::find_if(waiting_.begin(), waiting_.end(),
+        auto& queue = queue_of(*each);
+        queue.insert(
+            std::find_if(queue.begin(), queue.end(),
                          [&](const auto& other) { return other->number_ > each->number_; }),
             each);
         each->state_ = operation::state::waiting;
@@ -490,7 +555,7 @@ void client::take_back(link& which, bool alone) {
 /// Extensions of a lock are executed in the order of their admission. One that was refused would
 /// come too late, if another of the same lock, admitted after it, has been executed.
 void client::fail_overtaken_extensions(const batch& executed) {
-    for (const auto& refused : waiting_) {
+    for (const auto& refused : priority_) {
         const bool is_overtaken =
             std::any_of(executed.begin(), executed.end(), [&](const auto& each) {
                 return each->number_ > refused->number_ &&
@@ -517,8 +582,13 @@ void client::deliver(const std::shared_ptr<operation>& what, const script_reply&
         return;
     }
     if (what->sent_on_->tracks != link::tracking::refused) {
-        if (auto patience = what->wait_after(reply)) {
-            watch(what, *std::move(patience));
+        const bool notified = std::exchange(what->notified_, false);
+        if (auto patience = what->wait_after(reply, notified)) {
+            if (patience->watches) {
+                watch(what, *std::move(patience));
+            } else {
+                let_linger(what, *std::move(patience));
+            }
             return;
         }
     }
@@ -595,7 +665,7 @@ void client::on_watched(link& which, const resp::value& reply) {
     } else if (is_there) {
         let_linger(what, *std::move(call.watched));
     } else {
-        waiting_.push_back(what);
+        queue_of(*what).push_back(what);
         what->state_ = operation::state::waiting;
         set_deadline(*what, what->final_deadline_);
     }
@@ -618,7 +688,7 @@ void client::resume_those_of(const link& deaf) {
 
 /// Sends it again.
 void client::resume(operation& what) {
-    waiting_.push_back(what.shared_from_this());
+    queue_of(what).push_back(what.shared_from_this());
     lounge_.erase(what.place_in_lounge_);
     what.state_ = operation::state::waiting;
     set_deadline(what, what.final_deadline_);

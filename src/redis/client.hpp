@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace syncguard::redis {
@@ -63,8 +64,12 @@ class operation : public net::order,
     struct patience {
         std::string key;  ///< As the server knows it.
         time_point until;
+        /// Whether the server is asked to tell of changes of the key meanwhile.
+        bool watches = true;
     };
-    [[nodiscard]] virtual std::optional<patience> wait_after(const script_reply& /*reply*/) {
+    /// `notified`: it was sent again because the server told of a change of the key.
+    [[nodiscard]] virtual std::optional<patience> wait_after(const script_reply& /*reply*/,
+                                                             bool /*notified*/) {
         return std::nullopt;
     }
 
@@ -92,12 +97,14 @@ class operation : public net::order,
     bool admitted_ = false;
     std::uint64_t number_ = 0;  ///< In the order of admission.
     bool has_lingered_ = false;
+    bool notified_ = false;  ///< The server told of a change of the key that it waits for.
     lounge::iterator place_in_lounge_;
     link* sent_on_ = nullptr;
     const time_point final_deadline_;
 };
 
 using batch = std::vector<std::shared_ptr<operation>>;
+using operation_queue = std::deque<std::shared_ptr<operation>>;
 
 /// What one command was sent for.
 struct sent_call {
@@ -160,6 +167,7 @@ class client : public net::driven {
     void drop_ended_from_waiting();
     void connect_if_needed(time_point now);
     void send_waiting();
+    [[nodiscard]] std::pair<std::ptrdiff_t, std::ptrdiff_t> next_call() const;
     void send_batch();
     static void watch(const std::shared_ptr<operation>& what, operation::patience how);
     void set_deadline(operation& what, time_point deadline);
@@ -168,6 +176,8 @@ class client : public net::driven {
     [[nodiscard]] time_point next_wakeup(time_point now) const;
     [[nodiscard]] bool is_worth_a_call() const;
     [[nodiscard]] std::size_t tasks_wanted() const;
+    [[nodiscard]] operation_queue& queue_of(const operation& op);
+    [[nodiscard]] std::size_t queued() const noexcept { return priority_.size() + waiting_.size(); }
 
     void on_no_connection(const lock_error& why);
     void on_reply(link& which, const resp::value& reply);
@@ -175,6 +185,8 @@ class client : public net::driven {
     void on_push(const resp::value& news);
     void on_closed(link& which, const lock_error& why);
     void retire(link& which);
+    void retire_if_silent(time_point now);
+    void retire_after_failover(link& conn);
     void close(link& which, const lock_error& why);
     void take_back(link& which, bool alone);
     void fail_overtaken_extensions(const batch& executed);
@@ -206,12 +218,13 @@ class client : public net::driven {
     std::vector<std::shared_ptr<net::task>> news_;
     std::size_t news_taken_ = 0;
     std::vector<std::shared_ptr<net::order>> withdrawn_;
-    std::deque<std::shared_ptr<operation>> waiting_;
+    operation_queue priority_;  ///< To be sent before those that wait.
+    operation_queue waiting_;
     boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
         deadlines_;
     std::multimap<time_point, std::shared_ptr<operation>> later_;
     lounge lounge_;
-    std::size_t ended_while_waiting_ = 0;  ///< To be taken out of `waiting_`.
+    std::size_t ended_while_waiting_ = 0;  ///< To be taken out of their queues.
     std::vector<std::shared_ptr<operation>> ended_;
     std::vector<std::shared_ptr<operation>> room_for_ended_;  ///< Empty.
     std::size_t admitted_ = 0;
@@ -222,6 +235,7 @@ class client : public net::driven {
     unsigned failed_connections_ = 0;
     std::optional<lock_error> why_not_connected_;  ///< Until the next attempt.
     time_point connect_not_before_{};
+    time_point stay_until_{};  ///< Until then a server that cannot write is not left.
     std::string call_bytes_;
     std::vector<const script_input*> inputs_;
 };

@@ -3,6 +3,7 @@
 
 #include "client.hpp"
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -26,6 +27,10 @@ class link final : public connection::listener {
     /// not answered yet: nothing is sent until they are, so that those also refused keep their
     /// order.
     bool drains = false;
+    /// An operation was not answered by its deadline: nothing is sent until all answers have come.
+    bool is_late = false;
+    /// The last answer, or the first call after all were answered.
+    time_point silent_since{};
     bool retired = false;
     time_point keep_until{};  ///< Once it is retired.
     enum class tracking { not_asked_for, on, refused };
@@ -33,6 +38,11 @@ class link final : public connection::listener {
     tracking tracks = tracking::not_asked_for;
     /// In the order in which the answers will come.
     std::deque<sent_call> in_flight;
+
+    /// Whether nothing may be sent until the calls under way are answered.
+    [[nodiscard]] bool must_drain() const noexcept {
+        return (drains || is_late) && !in_flight.empty();
+    }
 
     [[nodiscard]] std::size_t operations() const noexcept {
         std::size_t sum = 0;

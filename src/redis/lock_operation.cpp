@@ -22,6 +22,10 @@ constexpr milliseconds longest_memory = std::chrono::hours(1);
 /// A lock that outlives what was said of it is not asked for in a busy loop.
 constexpr milliseconds shortest_pause{20};
 
+/// A server whose tracking table is full reports changes of keys that did not change. After such a
+/// report the key is watched again only after a pause, which doubles up to this.
+constexpr milliseconds longest_pause = std::chrono::seconds(1);
+
 /// How long after its connection broke an acquisition may still reach the server.
 constexpr milliseconds longest_delivery = std::chrono::minutes(1);
 
@@ -77,7 +81,8 @@ void lock_operation::about_to_be_sent(lease_clock::time_point now) noexcept {
     sent_at_ = now;
 }
 
-std::optional<operation::patience> lock_operation::wait_after(const script_reply& reply) {
+std::optional<operation::patience> lock_operation::wait_after(const script_reply& reply,
+                                                              bool notified) {
     if (lock_key_.empty() || reply.value.is_error() || may_have_locked(reply.value)) return {};
     const auto now = std::chrono::steady_clock::now();
     if (!lingers(now)) return {};
@@ -85,8 +90,14 @@ std::optional<operation::patience> lock_operation::wait_after(const script_reply
     if (inquiry_.failure) return {};
     const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
-    return patience{.key = lock_key_,
-                    .until = std::min(std::get<acquire_request>(what_).linger_until, lock_ends)};
+    const auto until = std::min(std::get<acquire_request>(what_).linger_until, lock_ends);
+    // A lock that is live only by the tolerance has no time left: its expiry counts as unknown.
+    const auto expires_at = lasts > milliseconds{0} ? reply.server_time + lasts : unix_time();
+    const bool is_same_lock = std::exchange(seen_expiry_, expires_at) == expires_at;
+    if (!is_same_lock) pause_ = milliseconds{0};
+    if (!notified || !is_same_lock) return patience{.key = lock_key_, .until = until};
+    pause_ = std::clamp(2 * pause_, shortest_pause, longest_pause);
+    return patience{.key = lock_key_, .until = std::min(until, now + pause_), .watches = false};
 }
 
 void lock_operation::fail(const lock_error& why) noexcept {

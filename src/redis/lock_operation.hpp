@@ -3,11 +3,13 @@
 #pragma once
 
 #include "../net/inquiry.hpp"
+#include "../net/priority.hpp"
 #include "background_release.hpp"
 #include "client.hpp"
 #include "key_space.hpp"
 
 #include <syncguard/engine.hpp>
+#include <syncguard/time.hpp>
 
 #include <memory>
 #include <optional>
@@ -40,9 +42,11 @@ class lock_operation : public operation {
     void lose() noexcept override;
     void announce() noexcept override;
     [[nodiscard]] bool calls_back() const noexcept override { return inquiry_.calls_back(); }
+    [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(what_); }
     [[nodiscard]] bool lingers(time_point now) const noexcept override;
     void about_to_be_sent(lease_clock::time_point now) noexcept override;
-    [[nodiscard]] std::optional<patience> wait_after(const script_reply& reply) override;
+    [[nodiscard]] std::optional<patience> wait_after(const script_reply& reply,
+                                                     bool notified) override;
 
     void undo(background_release::absence not_found) noexcept;
 
@@ -53,6 +57,8 @@ class lock_operation : public operation {
     lease_clock::time_point sent_at_;
     /// Of an acquisition that lingers. The request's key is gone where its caller has given up.
     std::string lock_key_;
+    unix_time seen_expiry_{};  ///< Of the lock that it waits for, by the last answer.
+    milliseconds pause_{0};    ///< The last one before it watched the key again.
 };
 
 }  // namespace syncguard::redis

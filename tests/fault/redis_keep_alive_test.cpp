@@ -8,6 +8,7 @@
 
 #include <boost/asio/use_future.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -202,6 +203,42 @@ TEST_F(redis_keep_alive, two_hundred_busy_threads_starve_no_renewal) {
             EXPECT_TRUE(each->valid());
     }
     EXPECT_GT(rounds, 200);
+}
+
+TEST_F(redis_keep_alive, forty_thousand_outstanding_acquisitions_starve_no_renewal) {
+    constexpr long outstanding = 40'000;
+    const any_backend direct =
+        redis::backend({.host = "127.0.0.1", .port = server_.port()}, quiet(60s));
+    auto kept = direct.acquire("kept", {.ttl = 1s});
+    ASSERT_TRUE(kept);
+    kept->on_lost(told_.handler());
+    kept->keep_alive();
+    std::atomic<long> under_way{0};
+    std::atomic<long> most_under_way{0};
+    std::atomic<long> granted{0};
+    {
+        const std::jthread flood([&](const std::stop_token& stop) {
+            for (long i = 0; !stop.stop_requested(); ++i) {
+                while (under_way >= outstanding)
+                    std::this_thread::yield();
+                most_under_way = std::max<long>(most_under_way, ++under_way);
+                async_acquire(direct, "k:" + std::to_string(i), {.ttl = 60s},
+                              [&](const std::exception_ptr& failure, any_result result) {
+                                  if (!failure && result) {
+                                      result->detach();
+                                      ++granted;
+                                  }
+                                  --under_way;
+                              });
+            }
+        });
+        let_pass(5s);
+        EXPECT_FALSE(told_.any()) << text_of(told_.first().what.cause);
+        EXPECT_TRUE(kept->valid());
+    }
+    EXPECT_GE(most_under_way, outstanding / 4);
+    EXPECT_GT(granted, 1000);
+    ASSERT_TRUE(eventually([&] { return under_way == 0; }, 120s));
 }
 
 TEST_F(redis_keep_alive, leases_that_go_while_they_are_renewed_leave_nothing_behind) {

@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <thread>
@@ -364,9 +366,32 @@ TEST_P(redis_silence, a_release_in_the_background_does_not_trust_a_dead_connecti
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
 }
 
+TEST_P(redis_silence, timeouts_below_the_round_trip_open_no_connection_each) {
+    const auto locks = open();
+    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    proxy_.delay(direction::to_client, 30ms);
+    int timeouts = 0;
+    for (int i = 0; i < 200; ++i) {
+        try {
+            (void)door_->acquire(locks, "k", {.ttl = 60s, .timeout = 5ms}, {});
+        } catch (const lock_error& failure) {
+            EXPECT_EQ(failure.code(), error_code::network_timeout) << failure.what();
+            ++timeouts;
+        }
+    }
+    EXPECT_GT(timeouts, 100);
+    EXPECT_LE(proxy_.connections(), 10U);
+    EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
+}
+
 INSTANTIATE_TEST_SUITE_P(all, redis_silence, both_doors(), name_of_door);
 
 // Nobody there.
+
+std::size_t open_descriptors() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
 
 class redis_absence : public testing::TestWithParam<door_kind> {
   protected:
@@ -474,6 +499,29 @@ TEST_P(redis_absence, a_name_is_looked_up_for_each_connection) {
         server.restart();
     }
     EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+}
+
+TEST_P(redis_absence, a_thousand_failed_connections_leave_no_descriptor) {
+    const reserved_port nobody;
+    fault_proxy closing(nobody.number());
+    closing.refuse_connections();
+    const auto fail_once = [&](const redis::options& store) {
+        const any_backend locks = redis::backend(store, quiet());
+        expect_error(error_code::service_unavailable,
+                     [&] { (void)door_->is_locked(locks, "k", {}); });
+    };
+    const std::vector<redis::options> ways{
+        {.host = "127.0.0.1", .port = nobody.number()},
+        {.host = "127.0.0.1", .port = closing.port()},
+        redis::parse_url("redis+unix:///no/such/redis.sock"),
+    };
+    for (const auto& each : ways)
+        fail_once(each);
+    const auto before = open_descriptors();
+    for (std::size_t i = 0; i < 1'000; ++i)
+        fail_once(ways[i % ways.size()]);
+    EXPECT_TRUE(eventually([&] { return open_descriptors() == before; }))
+        << before << " before, " << open_descriptors() << " afterwards";
 }
 
 INSTANTIATE_TEST_SUITE_P(all, redis_absence, both_doors(), name_of_door);

@@ -180,5 +180,36 @@ TEST_F(redis_threads, a_full_queue_refuses_callers_and_still_undoes_what_it_has_
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
 }
 
+TEST_F(redis_threads, leases_are_extended_and_released_also_when_the_queue_is_full) {
+    fault_proxy proxy(server_.port());
+    const any_backend locks =
+        redis::backend({.host = "127.0.0.1", .port = proxy.port()}, quiet(60s));
+    auto extended = locks.acquire("extended", {.ttl = 60s});
+    auto released = locks.acquire("released", {.ttl = 60s});
+    auto dropped = locks.acquire("dropped", {.ttl = 60s});
+    ASSERT_TRUE(extended && released && dropped);
+    proxy.stall(direction::to_client);
+    std::atomic<long> answered{0};
+    std::atomic<bool> refused{false};
+    long started = 0;
+    for (; !refused && started < 200'000; ++started) {
+        async_is_locked(locks, "other", {}, [&](const std::exception_ptr& failure, bool) {
+            if (failure) refused = true;
+            ++answered;
+        });
+    }
+    EXPECT_TRUE(refused);
+    auto extension = async_extend(*extended, {.ttl = 90s}, boost::asio::use_future);
+    auto release = async_release(*released, {}, boost::asio::use_future);
+    auto disposal = std::async(std::launch::async, [lease = std::move(*dropped)]() mutable {
+        const auto gone = std::move(lease);
+    });
+    proxy.resume(direction::to_client);
+    EXPECT_TRUE(extension.get());
+    EXPECT_TRUE(release.get());
+    EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "dropped"); }, cleanup_time));
+    EXPECT_TRUE(eventually([&] { return answered == started; }, 60s));
+}
+
 }  // namespace
 }  // namespace syncguard::test

@@ -149,6 +149,41 @@ TEST_F(waiting_on_redis, the_server_is_asked_to_tell_only_by_those_who_wait) {
     EXPECT_EQ(calls_of("client|tracking"), 0);
 }
 
+TEST(waiting_on_a_redis_whose_tracking_table_is_full, asks_at_a_bounded_rate) {
+    const redis_server server({.arguments = {"--tracking-table-max-keys", "1"}});
+    const redis::backend locks({.port = server.port()});
+    const auto calls_of = [&](const std::string& name) {
+        const std::string text = server.command({"INFO", "commandstats"}).text;
+        const std::string before = "cmdstat_" + name + ":calls=";
+        const auto at = text.find(before);
+        return at == std::string::npos ? 0 : std::stol(text.substr(at + before.size()));
+    };
+    constexpr std::size_t waiters = 20;
+    std::vector<lock_id> held;
+    for (std::size_t i = 0; i < waiters; ++i)
+        held.push_back(locks.acquire("k:" + std::to_string(i), {.ttl = 600s})->detach());
+    {
+        std::vector<std::jthread> crowd;
+        for (std::size_t i = 0; i < waiters; ++i) {
+            crowd.emplace_back([&, i] {
+                const auto lease = acquire_with_retries(locks, "k:" + std::to_string(i),
+                                                        {.ttl = 60s, .timeout = 60s});
+                EXPECT_TRUE(lease.valid());
+            });
+        }
+        ASSERT_TRUE(eventually([&] { return calls_of("exists") >= static_cast<long>(waiters); }));
+        const auto until = std::chrono::steady_clock::now() + 3s;
+        ASSERT_TRUE(eventually([&] { return std::chrono::steady_clock::now() > until; }));
+        EXPECT_LT(calls_of("exists"), 2'000);
+        EXPECT_LT(calls_of("evalsha"), 4'000);
+        const auto begin = std::chrono::steady_clock::now();
+        for (const auto& each : held)
+            EXPECT_TRUE(locks.release(each).ok);
+        crowd.clear();
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    }
+}
+
 TEST_F(waiting_on_redis, where_tracking_is_not_permitted_it_waits_by_retrying) {
     command({"ACL", "SETUSER", "locker", "on", ">sesame", "~*", "+@all", "-client|tracking",
              "-client|caching"});

@@ -206,6 +206,10 @@ const fault_proxy::way_settings& fault_proxy::settings(direction way) const {
     return settings_[way == direction::to_client];
 }
 
+void fault_proxy::retarget(std::uint16_t port) {
+    change([&] { target_port_ = port; });
+}
+
 template <class Change>
 void fault_proxy::change(Change how) {
     const std::lock_guard guard(mutex_);

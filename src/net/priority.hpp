@@ -1,0 +1,16 @@
+/// Which requests go before others.
+#pragma once
+
+#include <syncguard/engine.hpp>
+
+#include <variant>
+
+namespace syncguard::net {
+
+/// Extensions and releases: they keep or give back a lock that was granted before.
+[[nodiscard]] inline bool has_priority(const request& req) noexcept {
+    return std::holds_alternative<extend_request>(req) ||
+           std::holds_alternative<release_request>(req);
+}
+
+}  // namespace syncguard::net
