@@ -34,6 +34,7 @@ lease_core::~lease_core() {
     end_supervision();
     std::unique_ptr<lease_supervision> supervision(supervision_.load());
     if (!lease_keeper::runs_this_thread()) return;
+    // The last owner of a store may take a while to end it, and other renewals must not wait.
     supervision->left_behind = {.backend = std::move(backend_),
                                 .on_release_error = std::move(on_release_error_)};
     lease_keeper::of_this_process().handlers().submit(*supervision.release(),

@@ -143,8 +143,9 @@ TEST(telemetry, events_that_wait_are_delivered_before_the_end) {
 
 TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_that_ends_it) {
     struct shared {
-        std::timed_mutex mutex;
         std::promise<void> in_callback;
+        std::promise<void> end_returned;
+        std::shared_future<void> after_end = end_returned.get_future().share();
         std::atomic<int> events{0};
     };
     auto state = std::make_shared<shared>();
@@ -152,9 +153,8 @@ TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_t
         with_telemetry(memory::backend(), {.on_event = [state](const lock_event&) {
                            if (state->events++ == 0) state->in_callback.set_value();
                            // The bound ends the test where the destructor waits for this callback.
-                           if (state->mutex.try_lock_for(3s)) state->mutex.unlock();
+                           (void)state->after_end.wait_for(3s);
                        }}));
-    const std::lock_guard guard(state->mutex);
     for (int i = 0; i < 10; ++i)
         (void)locks->is_locked("k");
     state->in_callback.get_future().get();
@@ -162,6 +162,7 @@ TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_t
     locks.reset();
     EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
     EXPECT_EQ(state->events, 1);
+    state->end_returned.set_value();
 }
 
 TEST(telemetry, what_the_end_drops_is_told_as_a_warning) {
