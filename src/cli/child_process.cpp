@@ -159,26 +159,26 @@ child_process::~child_process() {
     }
 }
 
-void child_process::forward(const arrived_signal& signal) const noexcept {
-    if (exit_code_) return;
+std::optional<refused_signal> child_process::forward(const arrived_signal& signal) noexcept {
     if (signal.from_kernel && ::getpgid(pid_) == ::getpgrp()) {
         // One exception: when the line is cut, only the leader of the session is told.
         const bool leader_only = signal.number == SIGHUP && ::getsid(0) == ::getpid();
-        if (!leader_only) return;
+        if (!leader_only) return std::nullopt;
     }
-    ::kill(pid_, signal.number);
+    signal_command(signal.number);
+    return take_refused();
 }
 
 void child_process::terminate() noexcept {
     // Not earlier: a daemon that the command leaves behind on purpose belongs to init.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ending_signal_ = SIGTERM;
-    if (!exit_code_) ::kill(pid_, SIGTERM);
+    signal_command(SIGTERM);
 }
 
 void child_process::kill() noexcept {
     ending_signal_ = SIGKILL;
-    if (!exit_code_) ::kill(pid_, SIGKILL);
+    signal_command(SIGKILL);
     signal_leftovers(SIGKILL);
 }
 
@@ -198,12 +198,20 @@ bool child_process::reap() {
     }
 }
 
-void child_process::signal_leftovers(int signal) const noexcept {
+void child_process::signal_command(int signal) noexcept {
+    if (!exit_code_) send(pid_, signal);
+}
+
+void child_process::send(pid_t process, int signal) noexcept {
+    if (::kill(process, signal) != 0) refused_ = {.process = process, .error = errno};
+}
+
+void child_process::signal_leftovers(int signal) noexcept {
     try {
         const auto self = std::to_string(::getpid());
         std::ifstream children("/proc/self/task/" + self + "/children");
         for (pid_t each = 0; children >> each;) {
-            if (each != pid_) ::kill(each, signal);
+            if (each != pid_) send(each, signal);
         }
     } catch (const std::exception&) {
         // Without memory or /proc, the command itself still gets its signals.

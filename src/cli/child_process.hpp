@@ -18,6 +18,12 @@ namespace syncguard::cli {
 /// Variables that are set for the command, beside what this process inherited.
 using environment = std::vector<std::pair<std::string, std::string>>;
 
+/// A signal that the system did not let us send.
+struct refused_signal {
+    pid_t process;
+    int error;  ///< An `errno`: EPERM where the process runs as another user.
+};
+
 class child_process {
   public:
     /// Starts `command` (never empty) with the standard streams, signal mask and signal
@@ -36,7 +42,7 @@ class child_process {
 
     /// Hands a signal on. Leaves out those that the command has got already: what a terminal sends
     /// goes to every process of the foreground group.
-    void forward(const arrived_signal& signal) const noexcept;
+    [[nodiscard]] std::optional<refused_signal> forward(const arrived_signal& signal) noexcept;
 
     /// Begins to end the command and what it started: SIGTERM now, and from now on whatever the
     /// command leaves behind becomes ours to end.
@@ -44,6 +50,12 @@ class child_process {
 
     /// SIGKILL, also for what the command left behind since `terminate`.
     void kill() noexcept;
+
+    /// The latest signal of `terminate`, `kill` or `reap` that was refused since this was asked
+    /// last. That process goes on, and `reap` waits for its end.
+    [[nodiscard]] std::optional<refused_signal> take_refused() noexcept {
+        return std::exchange(refused_, std::nullopt);
+    }
 
     /// Collects what has ended. Never blocks. True when the command is gone; after `terminate`,
     /// when all that it left behind is gone too.
@@ -58,7 +70,10 @@ class child_process {
     [[nodiscard]] int exit_code() const noexcept { return *exit_code_; }
 
   private:
-    void signal_leftovers(int signal) const noexcept;
+    /// To the command, if it has not ended.
+    void signal_command(int signal) noexcept;
+    void signal_leftovers(int signal) noexcept;
+    void send(pid_t process, int signal) noexcept;
 
     /// Closed without data by a successful execution.
     std::optional<file_descriptor> start_report_;
@@ -66,6 +81,7 @@ class child_process {
     std::optional<int> exit_code_;
     std::optional<int> start_failure_;
     int ending_signal_ = 0;  ///< What `terminate` or `kill` sent last.
+    std::optional<refused_signal> refused_;
 };
 
 }  // namespace syncguard::cli

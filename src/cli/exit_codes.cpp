@@ -63,7 +63,9 @@ std::string help_for_run() {
                "command that is stopped with Ctrl-Z is not renewed: continue it within the TTL.\n"
                "Processes that detached from the command, and those below it when syncguard "
                "itself\n"
-               "is killed with SIGKILL, are beyond reach; the fence protects against them. With\n"
+               "is killed with SIGKILL, are beyond reach; the fence protects against them. So is\n"
+               "a command that runs as another user (sudo, setuid): if it has to be ended and\n"
+               "cannot be, that is said at once, and 79 is the exit code when it has ended. With\n"
                "--json, one object follows the command's own output.\n"
                "\n"
                "Exit codes:\n") +

@@ -27,8 +27,7 @@ int extend(const extend_arguments& arguments) {
         return exit_code::success;
     }
     print_refusal(how, {},
-                  "the lock " + arguments.lock_id +
-                      " is not held: it was released or has expired; acquire it again");
+                  "the lock is not held: it was released or has expired; acquire it again");
     return exit_code::not_held;
 }
 
@@ -42,7 +41,7 @@ void add_extend(CLI::App& program, command& chosen) {
     add_common_options(subcommand, arguments->common);
     subcommand.callback([arguments, &chosen] {
         chosen = {.perform = [arguments] { return extend(*arguments); },
-                  .attempt = "cannot extend " + arguments->lock_id,
+                  .attempt = "cannot extend the lock",
                   .output = arguments->common.output()};
     });
 }

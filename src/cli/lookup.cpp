@@ -20,9 +20,8 @@ struct lookup_arguments {
     std::optional<std::string> lock_id;
     bool raw = false;
 
-    [[nodiscard]] std::string target() const {
-        return key ? in_quotes(*key) : "the lock " + *lock_id;
-    }
+    /// Without the lock id: messages end up in logs, and it is the right to release the lock.
+    [[nodiscard]] std::string target() const { return key ? in_quotes(*key) : "the given lock id"; }
 };
 
 using sanitised = lock_info<any_capabilities>;

@@ -48,11 +48,22 @@ void protect_lock_id(std::vector<std::string>& arguments) {
     arguments.push_back(text);
 }
 
-/// A backend URL in the wrong place must not be repeated: it may hold a password.
-std::string without_urls(std::string text) {
+/// Neither a backend URL nor a lock id in the wrong place may be repeated: the one may hold a
+/// password, the other is the right to release a lock.
+std::string without_secrets(std::string text) {
     for (auto at = text.find("://"); at != std::string::npos; at = text.find("://", at + 3)) {
         const auto end = std::min(text.find_first_of(" \n", at), text.size());
         text.replace(at + 3, end - at - 3, "...");
+    }
+    constexpr std::size_t lock_id_length = 22;
+    constexpr const char* allowed =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    for (auto at = text.find_first_of(allowed); at != std::string::npos;
+         at = text.find_first_of(allowed, at)) {
+        const auto end = std::min(text.find_first_not_of(allowed, at), text.size());
+        const bool may_hold_id = end - at >= lock_id_length;
+        if (may_hold_id) text.replace(at, end - at, "...");
+        at = may_hold_id ? at : end;
     }
     return text;
 }
@@ -69,7 +80,7 @@ int report_bad_usage(const CLI::App& program, const CLI::ParseError& problem, fo
     if (problem.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
         return program.exit(problem, std::cout, std::cerr);
     }
-    std::string message = without_urls(problem.what());
+    std::string message = without_secrets(problem.what());
     if (how == format::human) {
         const auto chosen = program.get_subcommands();
         message += "\ntry 'syncguard " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") +

@@ -23,8 +23,7 @@ int release(const release_arguments& arguments) {
         return exit_code::success;
     }
     print_refusal(how, {},
-                  "the lock " + arguments.lock_id +
-                      " is not held: it was released or has expired; nothing was changed");
+                  "the lock is not held: it was released or has expired; nothing was changed");
     return exit_code::not_held;
 }
 
@@ -37,7 +36,7 @@ void add_release(CLI::App& program, command& chosen) {
     add_common_options(subcommand, arguments->common);
     subcommand.callback([arguments, &chosen] {
         chosen = {.perform = [arguments] { return release(*arguments); },
-                  .attempt = "cannot release " + arguments->lock_id,
+                  .attempt = "cannot release the lock",
                   .output = arguments->common.output()};
     });
 }

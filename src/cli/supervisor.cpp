@@ -1,12 +1,17 @@
 #include "supervisor.hpp"
 
+#include "output.hpp"
+
 #include <poll.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 namespace syncguard::cli {
@@ -20,6 +25,12 @@ std::string why_not_renewed(const std::exception_ptr& failure) {
     } catch (const std::exception& known) {
         return std::string("it could not be renewed: ") + known.what();
     }
+}
+
+std::string describe(const refused_signal& refused) {
+    return "to process " + std::to_string(refused.process) + " (" +
+           std::generic_category().message(refused.error) +
+           (refused.error == EPERM ? ": it runs as another user)" : ")");
 }
 
 /// Reads the clock before `remaining()`, so the result is never later than the lease's deadline.
@@ -44,12 +55,16 @@ supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& si
 }
 
 std::optional<std::string> supervisor::watch(child_process& child) {
+    bool ended = false;
     do {
         wait_for_event();
         // Check the lock before signals: the lease may have expired while this process was stopped.
         check_lock(child);
+        report_unending(child);
         forward_signals(child);
-    } while (!child.reap());
+        ended = child.reap();
+        report_unending(child);
+    } while (!ended);
     if (!loss_ && child.start_failure() == child_process::deadline_passed) {
         loss_ = "its time was over before the command could start";
     }
@@ -101,10 +116,24 @@ void supervisor::check_lock(child_process& child) {
     }
 }
 
-void supervisor::forward_signals(const child_process& child) const {
+void supervisor::forward_signals(child_process& child) const {
     while (const auto signal = signals_.take()) {
-        if (signal->number != SIGCHLD) child.forward(*signal);
+        if (signal->number == SIGCHLD) continue;
+        if (const auto refused = child.forward(*signal)) {
+            print_warning("cannot pass SIG" + std::string(::sigabbrev_np(signal->number)) + " on " +
+                          describe(*refused) + ". It goes on, and so does the renewal of its lock");
+        }
     }
+}
+
+void supervisor::report_unending(child_process& child) {
+    const auto refused = child.take_refused();
+    if (!refused || !reported_.insert(refused->process).second) return;
+    print_warning(
+        "lost the lock: " + *loss_ + ". Cannot end the command: no signal can be sent " +
+        describe(*refused) +
+        ". It goes on, perhaps beside another holder: end it. Its lock is renewed as long "
+        "as the store allows it");
 }
 
 void supervisor::lose(child_process& child, std::string why, lease_clock::time_point kill_at) {

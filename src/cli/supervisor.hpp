@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace syncguard::cli {
@@ -22,15 +23,17 @@ class supervisor {
     /// The end of the lease, kept up to date by `watch`. The command must not be executed after it.
     [[nodiscard]] const shared_deadline& deadline() const noexcept { return shared_deadline_; }
 
-    /// Returns when the command has ended. Nothing if the lock was held all along; else why it was
-    /// lost.
+    /// Returns when the command has ended, however long that takes; until then the lock is renewed
+    /// if it can be. Nothing if the lock was held all along; else why it was lost.
     [[nodiscard]] std::optional<std::string> watch(child_process& child);
 
   private:
     [[nodiscard]] lease_clock::time_point next_wakeup() const noexcept;
     void wait_for_event() const;
     void check_lock(child_process& child);
-    void forward_signals(const child_process& child) const;
+    void forward_signals(child_process& child) const;
+    /// Says which processes cannot be ended although the lock is lost, each once.
+    void report_unending(child_process& child);
     void lose(child_process& child, std::string why, lease_clock::time_point kill_at);
 
     held_lock& lock_;
@@ -45,6 +48,7 @@ class supervisor {
     std::optional<std::string> loss_;
     lease_clock::time_point kill_at_{};
     bool killed_ = false;
+    std::set<pid_t> reported_;
 };
 
 }  // namespace syncguard::cli

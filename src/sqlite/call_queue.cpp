@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 
 namespace syncguard::sqlite {
 
@@ -66,7 +67,8 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
 
 }  // namespace
 
-call_queue::call_queue() : thread_("syncguard-calls", most_waiting) {}
+call_queue::call_queue()
+    : extensions_("syncguard-renew", most_waiting), others_("syncguard-calls", most_waiting) {}
 
 void call_queue::post(engine& target, const request& what, const call_limits& limits,
                       completion done) noexcept {
@@ -84,7 +86,8 @@ void call_queue::post(engine& target, const request& what, const call_limits& li
                          "other calls used the lock file until the deadline; try again or allow "
                          "more time");
         });
-        const bool accepted = thread_.try_post([call, deadline, &target, this] {
+        auto& thread = std::holds_alternative<extend_request>(what) ? extensions_ : others_;
+        const bool accepted = thread.try_post([call, deadline, &target, this] {
             deadlines_.cancel(deadline);
             call->run(target);
         });

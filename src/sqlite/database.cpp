@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <new>
@@ -74,7 +72,6 @@ database::database(std::filesystem::path path) : path_(std::move(path)) {
     handle_.reset(handle);
     if (handle == nullptr) throw std::bad_alloc();
     if (result != SQLITE_OK) fail(result);
-    sqlite3_busy_handler(handle, &database::on_busy, this);
     begin_read_.emplace(*this, "BEGIN");
     begin_write_.emplace(*this, "BEGIN IMMEDIATE");
     commit_.emplace(*this, "COMMIT");
@@ -181,7 +178,8 @@ bool database::remember_files() {
     wal_path_ = resolved + "-wal";
     shm_path_ = resolved + "-shm";
     const file_ids found = current_files();
-    // To open the file may take long. The paths may lead to other files by now than SQLite has open.
+    // To open the file may take long. The paths may lead to other files by now than SQLite has
+    // open.
     if (found.main != identify(resolved.c_str()) || !are_open(found)) {
         sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
         return false;
@@ -210,46 +208,10 @@ void database::execute(const std::string& sql) {
     if (result != SQLITE_OK) fail(result);
 }
 
-void database::execute_patiently(const std::string& sql) {
-    for (int tries = 0;; ++tries) {
-        const int result = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
-        if (result == SQLITE_OK) return;
-        if ((result & 0xFF) != SQLITE_BUSY || !wait_while_busy(tries)) fail(result);
-    }
-}
-
 std::string database::query(const std::string& sql) {
     statement asked(*this, sql);
     auto running = asked.with();
     return running.step() ? std::string(running.text(0)) : std::string();
-}
-
-int database::on_busy(void* self, int tries) {
-    // SQLite calls this through C: nothing may be thrown.
-    try {
-        return static_cast<const database*>(self)->wait_while_busy(tries) ? 1 : 0;
-    } catch (...) {
-        return 0;
-    }
-}
-
-/// Another process holds the file. Waits a little, longer each time; false when the limits say that
-/// it has been enough.
-bool database::wait_while_busy(int tries) const {
-    using namespace std::chrono;
-    if (limits_ == nullptr || limits_->stop.stop_requested()) return false;
-    const auto left = limits_->deadline - steady_clock::now();
-    if (left <= steady_clock::duration::zero()) return false;
-
-    constexpr microseconds shortest{50};
-    constexpr microseconds longest{5'000};
-    const microseconds pause = std::min(longest, shortest * (1 << std::min(tries, 10)));
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock guard(mutex);
-    never.wait_for(guard, limits_->stop, std::min<steady_clock::duration>(pause, left),
-                   [] { return false; });
-    return true;
 }
 
 /// The system's reason for the last failure. When a file cannot be created, SQLite tries to open it
@@ -262,23 +224,16 @@ int database::system_reason() const {
 }
 
 void database::fail(int result_code) const {
+    const int kind = result_code & 0xFF;
+    if (kind == SQLITE_BUSY || kind == SQLITE_LOCKED) throw file_is_busy{};
+
     const std::string file = "lock file '" + path_.string() + "'";
     const int system_error = system_reason();
     const std::string reason = system_error != 0 ? std::generic_category().message(system_error)
                                                  : std::string(sqlite3_errstr(result_code));
     const bool forbidden = system_error == EACCES || system_error == EPERM || system_error == EROFS;
 
-    switch (result_code & 0xFF) {
-        case SQLITE_BUSY:
-        case SQLITE_LOCKED:
-            if (limits_ != nullptr && limits_->stop.stop_requested()) {
-                throw lock_error(
-                    error_code::aborted,
-                    "the operation was cancelled while other processes used the " + file);
-            }
-            throw lock_error(error_code::network_timeout,
-                             "other processes kept the " + file +
-                                 " busy until the deadline; try again or allow more time");
+    switch (kind) {
         case SQLITE_NOTADB:
             throw lock_error(error_code::invalid_argument,
                              "the " + file +

@@ -2,8 +2,6 @@
 /// Knows nothing about locks.
 #pragma once
 
-#include <syncguard/engine.hpp>
-
 #include <compare>
 #include <cstdint>
 #include <filesystem>
@@ -71,6 +69,10 @@ class statement {
     std::unique_ptr<sqlite3_stmt, finalizer> handle_;
 };
 
+/// Thrown by all members that use the file when another process uses it in a way that excludes
+/// this one. Nothing has been changed. They never wait.
+struct file_is_busy {};
+
 /// An open database file. Not thread-safe: one caller at a time.
 class database {
   public:
@@ -80,13 +82,7 @@ class database {
     database& operator=(const database&) = delete;
     ~database();
 
-    /// Bounds all waiting for other processes until the next call of this function.
-    void set_limits(const call_limits& limits) noexcept { limits_ = &limits; }
-
     void execute(const std::string& sql);
-    /// The same for statements that SQLite refuses at once when the file is busy, without asking
-    /// the busy handler: a change of the journal mode is one.
-    void execute_patiently(const std::string& sql);
     /// The first column of the first row, as text.
     [[nodiscard]] std::string query(const std::string& sql);
 
@@ -105,7 +101,8 @@ class database {
     /// Throws `lock_error` if the file has hard links: SQLite would keep side files for each name.
     void refuse_hard_links() const;
 
-    /// Throws the `lock_error` that an SQLite result code means, naming the file.
+    /// Throws `file_is_busy`, or the `lock_error` that an SQLite result code means, naming the
+    /// file.
     [[noreturn]] void fail(int result_code) const;
 
     [[nodiscard]] bool in_transaction() const noexcept;
@@ -118,8 +115,6 @@ class database {
         void operator()(sqlite3* handle) const noexcept;
     };
 
-    static int on_busy(void* self, int tries);
-    [[nodiscard]] bool wait_while_busy(int tries) const;
     [[nodiscard]] int system_reason() const;
 
     struct file_id {
@@ -147,7 +142,6 @@ class database {
     std::string wal_path_;
     std::string shm_path_;
     std::optional<file_ids> files_;
-    const call_limits* limits_ = nullptr;
     std::unique_ptr<sqlite3, closer> handle_;
     std::optional<statement> begin_read_;
     std::optional<statement> begin_write_;

@@ -1,7 +1,6 @@
 #include "engine.hpp"
 
 #include "../core/fence_limits.hpp"
-#include "../core/longest_wait.hpp"
 #include "mounts.hpp"
 #include "schema.hpp"
 
@@ -13,7 +12,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace syncguard::sqlite {
@@ -26,8 +28,10 @@ constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
 /// extend one is still told "expired".
 constexpr milliseconds sweep_guard = time_tolerance + std::chrono::minutes(1);
 
-/// How many acquisitions come between two sweeps.
-constexpr unsigned sweep_interval = 1024;
+/// How many acquisitions come between two sweeps. Fewer than a sweep erases, so that expired locks
+/// cannot pile up.
+constexpr unsigned sweep_interval = 64;
+static_assert(sweep_interval < lock_table::most_erased_at_once);
 
 /// Creates the folders of the default file that are missing, for this user only.
 void create_private_folder(const std::filesystem::path& folder) {
@@ -50,11 +54,30 @@ std::filesystem::path fixed_path(const std::filesystem::path& given) {
     if (given.native().find('\0') != std::string::npos) {
         throw lock_error(error_code::invalid_argument, "the path of a lock file holds a NUL byte");
     }
-    return std::filesystem::absolute(given);
+    std::error_code failed;
+    auto absolute = std::filesystem::absolute(given, failed);
+    if (!failed) return absolute;
+    throw lock_error(error_code::invalid_argument,
+                     "the lock file '" + given.string() +
+                         "' is relative to the working folder of this process, which cannot be "
+                         "found (" +
+                         failed.message() +
+                         "); name the file by an absolute path, or start the program in a folder "
+                         "that exists");
 }
 
 bool is_live(const stored_lock& lock, const host_clock& clock) {
     return remaining_life(lock.period, clock.now()) > milliseconds(0);
+}
+
+precedence rank_of(const request& req) noexcept {
+    if (std::holds_alternative<extend_request>(req)) return precedence::extension;
+    if (std::holds_alternative<release_request>(req)) return precedence::release;
+    return precedence::other;
+}
+
+bool begins_with_a_write(const request& req) noexcept {
+    return rank_of(req) != precedence::other;
 }
 
 /// Thrown and caught in here: the file was replaced while this call waited for it.
@@ -91,10 +114,8 @@ class alone_in : public transaction {
 
 }  // namespace
 
-sqlite_engine::session::session(const std::filesystem::path& path, host_clock host,
-                                const call_limits& limits)
+sqlite_engine::session::session(const std::filesystem::path& path, host_clock host)
     : clock(std::move(host)), file(path) {
-    file.set_limits(limits);
     ensure_schema(file, clock);
     // Only a read of a table opens the side files.
     (void)file.query("SELECT count(*) FROM sqlite_schema");
@@ -107,6 +128,7 @@ sqlite_engine::sqlite_engine(options store)
       allow_remote_filesystem_(store.allow_remote_filesystem),
       owns_folder_(store.path.empty()),
       path_(owns_folder_ ? default_path() : fixed_path(store.path)),
+      turns_(std::make_unique<gate>()),
       gate_(std::make_unique<gate>()),
       queue_(std::make_unique<call_queue>()),
       changes_(std::make_unique<file_changes>(path_)) {
@@ -143,7 +165,9 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& what, const call
         answer.attempt_began = began;
         if (answer.ok || !seen) return answer;
 
-        auto until = std::chrono::steady_clock::now() + bounded_wait(*answer.locked_for);
+        // Nothing is told of changes in the folder that takes the place of the watched one.
+        constexpr milliseconds longest_pause = std::chrono::seconds{1};
+        auto until = std::chrono::steady_clock::now() + std::min(*answer.locked_for, longest_pause);
         until = std::min(until, what.linger_until);
         changes_->wait_for_more_than(*seen, until, limits.stop);
         if (limits.stop.stop_requested()) {
@@ -153,48 +177,119 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& what, const call
     }
 }
 
-void sqlite_engine::check_time_left(const call_limits& limits) const {
-    if (std::chrono::steady_clock::now() < limits.deadline) return;
-    throw lock_error(error_code::network_timeout,
-                     "the lock file '" + path_.string() +
-                         "' or a file beside it was replaced again and again until the deadline");
+outcome sqlite_engine::perform_once(const request& req, const call_limits& limits) {
+    std::optional<passage> turn;
+    if (!begins_with_a_write(req)) {
+        attempt first = try_at_once(req, limits, turn);
+        if (auto* const answer = std::get_if<outcome>(&first)) return std::move(*answer);
+    }
+    if (!turn) turn.emplace(*turns_, limits, rank_of(req));
+    pacing_.leave_gap_if_due();
+    for (int tries = 0;; ++tries) {
+        attempt next = try_at_once(req, limits, turn);
+        if (auto* const answer = std::get_if<outcome>(&next)) return std::move(*answer);
+        pause(std::get<obstacle>(next), tries, rank_of(req), limits);
+        turn->let_higher_ranks_pass(limits);
+    }
 }
 
-outcome sqlite_engine::perform_once(const request& what, const call_limits& limits) {
-    const passage alone(*gate_, limits);
-    while (true) {
-        try {
-            session& open = open_session(limits);
-            return std::visit([&](const auto& typed) { return apply(open, typed); }, what);
-        } catch (const file_was_replaced&) {
-            session_.reset();
-            // Others may have been granted the lock on the files that count now.
-            if (std::holds_alternative<release_request>(what) ||
-                std::holds_alternative<extend_request>(what)) {
-                return outcome::failed(failure_reason::not_found);
-            }
-            check_time_left(limits);
-        } catch (const file_was_replaced_at_open&) {
-            check_time_left(limits);
-        } catch (const lock_error& failure) {
-            if (session_ && session_->file.in_transaction()) session_.reset();
-            // A newer version renames the tables: tell that instead of a missing table.
-            if (session_ && failure.code() == error_code::internal) {
-                (void)has_current_schema(session_->file);
-            }
-            throw;
-        } catch (...) {
-            // A transaction that could not even be rolled back would hold up everybody.
-            if (session_ && session_->file.in_transaction()) session_.reset();
-            throw;
+sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call_limits& limits,
+                                                  std::optional<passage>& turn) {
+    // All other writers wait for the one that has the turn.
+    const passage alone(*gate_, limits, turn ? precedence::extension : precedence::other);
+    try {
+        session& open = open_session();
+        const auto* const acquisition = std::get_if<acquire_request>(&req);
+        if (acquisition != nullptr && !turn) {
+            if (auto answer = answer_if_locked(open, *acquisition)) return std::move(*answer);
+            if (!turns_->try_enter()) return obstacle::needs_turn;
+            turn.emplace(*turns_, std::adopt_lock, rank_of(req));
+            if (pacing_.is_gap_due()) return obstacle::needs_turn;
         }
+        outcome answer = std::visit([&](const auto& typed) { return apply(open, typed); }, req);
+        if (acquisition != nullptr && answer.ok) sweep_now_and_then(open);
+        if (turn) pacing_.note_end_of_turn();
+        return answer;
+    } catch (const file_is_busy&) {
+        if (session_ && session_->file.in_transaction()) session_.reset();
+        return obstacle::busy;
+    } catch (const file_was_replaced&) {
+        session_.reset();
+        // Others may have been granted the lock on the files that count now.
+        if (begins_with_a_write(req)) return outcome::failed(failure_reason::not_found);
+        return obstacle::replaced;
+    } catch (const file_was_replaced_at_open&) {
+        return obstacle::replaced;
+    } catch (const lock_error& failure) {
+        if (session_ && session_->file.in_transaction()) session_.reset();
+        // A newer version renames the tables: tell that instead of a missing table.
+        if (session_ && failure.code() == error_code::internal) {
+            try {
+                (void)has_current_schema(session_->file);
+            } catch (const file_is_busy&) {  // the failure that led here is the one to tell
+            }
+        }
+        throw;
+    } catch (...) {
+        // A transaction that could not even be rolled back would hold up everybody.
+        if (session_ && session_->file.in_transaction()) session_.reset();
+        throw;
     }
+}
+
+namespace {
+
+constexpr auto longest_burst = std::chrono::milliseconds{50};
+constexpr auto gap = std::chrono::microseconds{500};
+
+}  // namespace
+
+bool sqlite_engine::write_pacing::is_gap_due() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_turn_ended_ >= gap) burst_began_ = now;
+    return now - burst_began_ >= longest_burst;
+}
+
+void sqlite_engine::write_pacing::leave_gap_if_due() {
+    if (!is_gap_due()) return;
+    std::this_thread::sleep_for(gap);
+    burst_began_ = std::chrono::steady_clock::now();
+}
+
+/// Waits a little, longer each time. Throws when the limits say that it has been enough.
+void sqlite_engine::pause(obstacle met, int tries, precedence rank,
+                          const call_limits& limits) const {
+    using std::chrono::microseconds;
+    constexpr microseconds shortest{50};
+    // An extension looks so often that it does not miss the gap that others leave.
+    const microseconds longest{rank == precedence::extension ? 250 : 5'000};
+    const microseconds wanted = std::min(longest, shortest * (1 << std::min(tries, 10)));
+
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock guard(mutex);
+    never.wait_until(guard, limits.stop,
+                     std::min(limits.deadline, std::chrono::steady_clock::now() + wanted),
+                     [] { return false; });
+    if (limits.stop.stop_requested()) {
+        throw lock_error(error_code::aborted,
+                         "the operation was cancelled while other processes used the lock file '" +
+                             path_.string() + "'");
+    }
+    if (std::chrono::steady_clock::now() < limits.deadline) return;
+    throw lock_error(error_code::network_timeout,
+                     met == obstacle::busy
+                         ? "other processes kept the lock file '" + path_.string() +
+                               "' busy until the deadline; try again or allow more time"
+                         : "the lock file '" + path_.string() +
+                               "' or a file beside it was replaced again and again until the "
+                               "deadline");
 }
 
 void sqlite_engine::start(const request& what, const call_limits& limits,
                           completion done) noexcept {
     request at_once = what;
-    // The queue's only thread cannot wait for a lock to become free.
+    // A thread of the queue cannot wait for a lock to become free.
     if (auto* const acquisition = std::get_if<acquire_request>(&at_once)) {
         acquisition->linger_until = {};
     }
@@ -212,6 +307,8 @@ void sqlite_engine::after_fork_in_parent() {
 
 void sqlite_engine::after_fork_in_child() {
     // Threads of the parent may have been inside these: what they left cannot be used or destroyed.
+    (void)turns_.release();
+    turns_ = std::make_unique<gate>();
     (void)gate_.release();
     gate_ = std::make_unique<gate>();
     (void)queue_.release();
@@ -220,49 +317,60 @@ void sqlite_engine::after_fork_in_child() {
     changes_ = std::make_unique<file_changes>(path_);
 }
 
-sqlite_engine::session& sqlite_engine::open_session(const call_limits& limits) {
+sqlite_engine::session& sqlite_engine::open_session() {
     // A file that was removed or replaced is not the one that others use now.
     if (session_ && !session_->file.is_still_in_place()) throw file_was_replaced{};
-    if (session_) {
-        session_->file.set_limits(limits);
-    } else {
+    if (!session_) {
         if (owns_folder_) create_private_folder(path_.parent_path());
         check_mount(path_, allow_remote_filesystem_);
-        session_ =
-            std::make_unique<session>(path_, clock_ ? host_clock(clock_) : host_clock(), limits);
+        session_ = std::make_unique<session>(path_, clock_ ? host_clock(clock_) : host_clock());
     }
     return *session_;
 }
 
-void sqlite_engine::sweep_now_and_then(session& open) {
+/// After a grant, which it must not make fail: the next sweep does what this one could not.
+void sqlite_engine::sweep_now_and_then(session& open) noexcept {
     if (acquisitions_until_sweep_-- > 0) return;
     acquisitions_until_sweep_ = sweep_interval;
-    host_time long_gone = open.clock.now();
-    long_gone.boot_ms -= sweep_guard.count();
-    if (open.locks->any_ended_before(long_gone)) open.locks->erase_ended_before(long_gone);
+    try {
+        host_time long_gone = open.clock.now();
+        long_gone.boot_ms -= sweep_guard.count();
+        if (!open.locks->any_ended_before(long_gone)) return;
+        alone_in alone(open.file);
+        open.locks->erase_some_ended_before(long_gone);
+        alone.commit();
+    } catch (...) {
+        if (open.file.in_transaction()) session_.reset();
+    }
+}
+
+namespace {
+
+/// A row with the id of the request was written by the same call, before the file was opened again.
+milliseconds life_of_other(const std::optional<stored_lock>& held, const acquire_request& req,
+                           const host_time& at) {
+    if (!held || held->record.id == req.id) return milliseconds(0);
+    return remaining_life(held->period, at);
+}
+
+}  // namespace
+
+/// Most attempts on a held lock end here: a read disturbs nobody and writes nothing.
+std::optional<outcome> sqlite_engine::answer_if_locked(session& open, const acquire_request& req) {
+    const auto held = open.locks->by_key(make_storage_key("", req.key, budget));
+    const auto life = life_of_other(held, req, open.clock.now());
+    if (life > milliseconds(0)) return outcome::locked(life);
+    return std::nullopt;
 }
 
 outcome sqlite_engine::apply(session& open, const acquire_request& what) {
     const std::string storage_key = make_storage_key("", what.key, budget);
-
-    // A row with this id was written by this call, before the file was opened again.
-    const auto life_of_other = [&](const std::optional<stored_lock>& held, const host_time& at) {
-        return held && held->record.id != what.id ? remaining_life(held->period, at)
-                                                  : milliseconds(0);
-    };
-
-    // Most attempts on a held lock end here: a read disturbs nobody and writes nothing.
-    if (const auto life = life_of_other(open.locks->by_key(storage_key), open.clock.now());
-        life > milliseconds(0)) {
-        return outcome::locked(life);
-    }
-
     alone_in alone(open.file);
     // The clock is read after any waiting, or the lock would begin in the past.
     const host_time at = open.clock.now();
     const unix_time wall_time = open.clock.wall_now();
     const auto held = open.locks->by_key(storage_key);
-    if (const auto life = life_of_other(held, at); life > milliseconds(0)) {
+    if (const auto life = life_of_other(held, what, at); life > milliseconds(0)) {
         return outcome::locked(life);
     }
     const auto counter =
@@ -275,7 +383,6 @@ outcome sqlite_engine::apply(session& open, const acquire_request& what) {
                                       .fence = checked_fence(counter)},
                            .period = at.period(what.ttl)};
     open.locks->put(lock);
-    sweep_now_and_then(open);
     alone.commit();
     return outcome::granted(lock.record.expires_at, lock.record.fence);
 }

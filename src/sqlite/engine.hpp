@@ -12,9 +12,11 @@
 #include <syncguard/engine.hpp>
 #include <syncguard/sqlite.hpp>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <variant>
 
 namespace syncguard::sqlite {
 
@@ -39,7 +41,7 @@ class sqlite_engine : public engine, private fork_participant {
 
     /// An open file, ready for use.
     struct session {
-        session(const std::filesystem::path& path, host_clock clock, const call_limits& limits);
+        session(const std::filesystem::path& path, host_clock clock);
 
         /// Read anew with each session: a forked child may be in another time namespace.
         host_clock clock;
@@ -47,11 +49,38 @@ class sqlite_engine : public engine, private fork_participant {
         std::optional<lock_table> locks;
     };
 
-    [[nodiscard]] outcome perform_once(const request& what, const call_limits& limits);
-    void check_time_left(const call_limits& limits) const;
+    /// Why a request has no answer yet.
+    enum class obstacle {
+        busy,        ///< Another process uses the file.
+        replaced,    ///< The path leads to other files than those that were used.
+        needs_turn,  ///< A read could not answer it, and other writers come first.
+    };
+    using attempt = std::variant<outcome, obstacle>;
+
+    /// SQLite has no queue for the write lock: processes poll it. Against a process that writes
+    /// without pause, the others could poll in vain for seconds; so it leaves a gap now and then.
+    class write_pacing {
+      public:
+        [[nodiscard]] bool is_gap_due();
+        void leave_gap_if_due();
+        void note_end_of_turn() { last_turn_ended_ = std::chrono::steady_clock::now(); }
+
+      private:
+        std::chrono::steady_clock::time_point burst_began_;
+        std::chrono::steady_clock::time_point last_turn_ended_;
+    };
+
+    [[nodiscard]] outcome perform_once(const request& req, const call_limits& limits);
     [[nodiscard]] outcome acquire_when_free(const acquire_request& what, const call_limits& limits);
-    [[nodiscard]] session& open_session(const call_limits& limits);
-    void sweep_now_and_then(session& open);
+    /// Does not wait for other processes. An acquisition without a turn writes if it gets one at
+    /// once, and keeps it.
+    [[nodiscard]] attempt try_at_once(const request& req, const call_limits& limits,
+                                      std::optional<passage>& turn);
+    void pause(obstacle met, int tries, precedence rank, const call_limits& limits) const;
+    [[nodiscard]] session& open_session();
+    void sweep_now_and_then(session& open) noexcept;
+    [[nodiscard]] std::optional<outcome> answer_if_locked(session& open,
+                                                          const acquire_request& req);
 
     outcome apply(session& open, const acquire_request& what);
     outcome apply(session& open, const release_request& what);
@@ -65,6 +94,11 @@ class sqlite_engine : public engine, private fork_participant {
     const bool owns_folder_;
     const std::filesystem::path path_;
     unsigned acquisitions_until_sweep_ = 0;
+    /// Writers queue here, and wait for other processes here, before they enter `gate_`.
+    std::unique_ptr<gate> turns_;
+    write_pacing pacing_;  ///< Guarded by `turns_`.
+    /// Around the connection. A call leaves it before it waits for another process; lookups and
+    /// forks would have to wait, too.
     std::unique_ptr<gate> gate_;
     std::unique_ptr<session> session_;
     std::unique_ptr<call_queue> queue_;

@@ -49,16 +49,11 @@ bool concerns(std::string_view events, std::string_view file) {
 }  // namespace
 
 struct file_changes::shared_state {
-    explicit shared_state(std::string name)
-        : file_name(std::move(name)),
-          events(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
-          end(::eventfd(0, EFD_CLOEXEC)) {}
-
-    const std::string file_name;
-    file_handle events;
-    file_handle end;
+    file_handle events{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+    file_handle end{::eventfd(0, EFD_CLOEXEC)};
     std::mutex mutex;
     std::condition_variable_any changed;
+    std::string file_name;
     count changes = 0;
 };
 
@@ -82,7 +77,11 @@ void file_changes::announce() const noexcept {
 
 std::optional<file_changes::count> file_changes::so_far() {
     const std::lock_guard guard(starting_);
-    if (!state_ && !start()) return std::nullopt;
+    try {
+        if ((!state_ && !start()) || !watch_folder()) return std::nullopt;
+    } catch (const std::exception&) {
+        return std::nullopt;
+    }
     const std::lock_guard counting(state_->mutex);
     return state_->changes;
 }
@@ -93,23 +92,31 @@ void file_changes::wait_for_more_than(count seen, std::chrono::steady_clock::tim
     state_->changed.wait_until(guard, stop, until, [&] { return state_->changes > seen; });
 }
 
-/// The folder is watched, not the file, which may be replaced.
 bool file_changes::start() {
-    try {
-        // What is announced of a link is announced of the file that it leads to.
-        const auto real_file = std::filesystem::weakly_canonical(file_);
-        auto made = std::make_shared<shared_state>(real_file.filename().string());
-        if (made->events.get() < 0 || made->end.get() < 0 ||
-            ::inotify_add_watch(made->events.get(), real_file.parent_path().c_str(),
-                                IN_ATTRIB | IN_CREATE | IN_MOVED_TO | IN_DELETE) < 0) {
-            return false;
-        }
-        thread_.ensure_started("syncguard-watch", [made] { run(made); });
-        state_ = std::move(made);
-        return true;
-    } catch (const std::exception&) {
-        return false;
+    auto made = std::make_shared<shared_state>();
+    if (made->events.get() < 0 || made->end.get() < 0) return false;
+    thread_.ensure_started("syncguard-watch", [made] { run(made); });
+    state_ = std::move(made);
+    return true;
+}
+
+/// The folder is watched, not the file, which may be replaced. The path may lead to another folder
+/// than the last time: then that one is watched from now on.
+bool file_changes::watch_folder() {
+    // What is announced of a link is announced of the file that it leads to.
+    const auto real_file = std::filesystem::weakly_canonical(file_);
+    const int folder = ::inotify_add_watch(state_->events.get(), real_file.parent_path().c_str(),
+                                           IN_ATTRIB | IN_CREATE | IN_MOVED_TO | IN_DELETE);
+    if (folder < 0) return false;
+    if (folder == watched_folder_ && real_file == watched_file_) return true;
+    if (folder != watched_folder_ && watched_folder_ >= 0) {
+        (void)::inotify_rm_watch(state_->events.get(), watched_folder_);
     }
+    watched_folder_ = folder;
+    watched_file_ = real_file;
+    const std::lock_guard guard(state_->mutex);
+    state_->file_name = real_file.filename().string();
+    return true;
 }
 
 void file_changes::run(const std::shared_ptr<shared_state>& state) {
@@ -121,11 +128,11 @@ void file_changes::run(const std::shared_ptr<shared_state>& state) {
         if (sources[1].revents != 0) return;
         const auto length = ::read(state->events.get(), buffer.data(), buffer.size());
         if (length <= 0) continue;
-        if (!concerns({buffer.data(), static_cast<std::size_t>(length)}, state->file_name)) {
-            continue;
-        }
         {
             const std::lock_guard guard(state->mutex);
+            if (!concerns({buffer.data(), static_cast<std::size_t>(length)}, state->file_name)) {
+                continue;
+            }
             ++state->changes;
         }
         state->changed.notify_all();

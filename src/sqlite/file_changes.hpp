@@ -32,8 +32,9 @@ class file_changes {
 
     using count = std::uint64_t;
 
-    /// How many changes there were, as far as one knows. Nothing if the system does not tell of
-    /// them, for want of memory or of watches that the user may have.
+    /// How many changes there were, as far as one knows; from now on, of the file that the path
+    /// leads to now. Nothing if the system does not tell of them, for want of memory or of watches
+    /// that the user may have.
     [[nodiscard]] std::optional<count> so_far();
 
     /// Waits for another, until then at the latest.
@@ -47,11 +48,15 @@ class file_changes {
   private:
     struct shared_state;
     static void run(const std::shared_ptr<shared_state>& state);
+    // With the mutex locked.
     [[nodiscard]] bool start();
+    [[nodiscard]] bool watch_folder();
 
     const std::filesystem::path file_;
     std::mutex starting_;
     std::shared_ptr<shared_state> state_;
+    int watched_folder_ = -1;  ///< A watch descriptor of inotify.
+    std::filesystem::path watched_file_;
     owned_thread thread_;
 };
 

@@ -2,35 +2,102 @@
 
 #include <syncguard/error.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
 namespace syncguard::sqlite {
 
-void gate::enter(const call_limits& limits) {
+namespace {
+
+/// A caller that waits this long gets the gate before callers that come later. Until then, they
+/// may overtake it while it wakes up: to hand over every short operation from thread to thread
+/// would halve the throughput.
+constexpr std::chrono::milliseconds longest_overtaking{1};
+
+}  // namespace
+
+void gate::enter(const call_limits& limits, precedence rank) {
     std::unique_lock guard(mutex_);
-    if (taken_ &&
-        !opened_.wait_until(guard, limits.stop, limits.deadline, [this] { return !taken_; })) {
-        if (limits.stop.stop_requested()) {
-            throw lock_error(error_code::aborted,
-                             "the operation was cancelled while other threads used the lock file");
-        }
-        throw lock_error(error_code::network_timeout,
-                         "other threads of this process used the lock file until the deadline; "
-                         "try again or allow more time");
+    if (!taken_) {
+        taken_ = true;
+        return;
     }
-    taken_ = true;
+    waiter self;
+    queue_of(rank).push_back(&self);
+    wait(guard, self, rank, limits);
+}
+
+bool gate::try_enter() noexcept {
+    const std::lock_guard guard(mutex_);
+    const bool is_free = !taken_ && std::all_of(queues_.begin(), queues_.end(),
+                                                [](const auto& each) { return each.empty(); });
+    taken_ = taken_ || is_free;
+    return is_free;
 }
 
 void gate::enter() {
-    std::unique_lock guard(mutex_);
-    opened_.wait(guard, [this] { return !taken_; });
-    taken_ = true;
+    enter({.deadline = std::chrono::steady_clock::time_point::max(), .stop = {}},
+          precedence::extension);
 }
 
-void gate::leave() {
-    {
-        const std::lock_guard guard(mutex_);
-        taken_ = false;
+void gate::leave() noexcept {
+    const std::lock_guard guard(mutex_);
+    open();
+}
+
+void gate::let_higher_ranks_pass(const call_limits& limits, precedence rank) {
+    std::unique_lock guard(mutex_);
+    const auto higher_end = queues_.begin() + static_cast<std::ptrdiff_t>(rank);
+    if (std::all_of(queues_.begin(), higher_end, [](const auto& each) { return each.empty(); })) {
+        return;
     }
-    opened_.notify_one();
+    std::optional<waiter> self;
+    try {
+        self.emplace();
+        queue_of(rank).push_front(&*self);
+    } catch (...) {
+        open();
+        throw;
+    }
+    open();
+    wait(guard, *self, rank, limits);
+}
+
+void gate::wait(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
+                const call_limits& limits) {
+    if (self.may_enter.wait_until(guard, limits.stop, limits.deadline, [&] {
+            if (self.is_admitted) return true;
+            if (taken_) return false;
+            taken_ = true;
+            std::erase(queue_of(rank), &self);
+            return true;
+        })) {
+        return;
+    }
+    std::erase(queue_of(rank), &self);
+    if (limits.stop.stop_requested()) {
+        throw lock_error(error_code::aborted,
+                         "the operation was cancelled while other threads used the lock file");
+    }
+    throw lock_error(error_code::network_timeout,
+                     "other threads of this process used the lock file until the deadline; "
+                     "try again or allow more time");
+}
+
+void gate::open() noexcept {
+    taken_ = false;
+    const auto first = std::find_if(queues_.begin(), queues_.end(),
+                                    [](const auto& each) { return !each.empty(); });
+    if (first == queues_.end()) return;
+    waiter& next = *first->front();
+    if (&*first != &queue_of(precedence::other) ||
+        std::chrono::steady_clock::now() - next.since >= longest_overtaking) {
+        taken_ = true;
+        next.is_admitted = true;
+        first->pop_front();
+    }
+    next.may_enter.notify_one();
 }
 
 }  // namespace syncguard::sqlite

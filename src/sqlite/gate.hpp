@@ -1,39 +1,80 @@
-/// Lets one caller in at a time; the others wait within their limits.
+/// A mutex whose callers wait within their limits, extensions of locks before releases before all
+/// others, each kind in the order of its arrival.
 #pragma once
 
 #include <syncguard/engine.hpp>
 
+#include <array>
+#include <chrono>
 #include <condition_variable>
+#include <list>
 #include <mutex>
 
 namespace syncguard::sqlite {
 
+enum class precedence { extension, release, other };
+
 class gate {
   public:
     /// Throws `lock_error`: `network_timeout` or `aborted`.
-    void enter(const call_limits& limits);
-    /// Waits as long as it takes.
+    void enter(const call_limits& limits, precedence rank);
+    /// False if others are inside or wait.
+    [[nodiscard]] bool try_enter() noexcept;
+    /// Before all others, and waits as long as it takes.
     void enter();
-    void leave();
+    void leave() noexcept;
+
+    /// If callers of a higher rank wait, leaves, and comes back after them, the first of its own
+    /// rank. Throws as `enter` does; then the gate has been left.
+    void let_higher_ranks_pass(const call_limits& limits, precedence rank);
 
   private:
+    struct waiter {
+        const std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+        std::condition_variable_any may_enter;
+        bool is_admitted = false;
+    };
+    using queue = std::list<waiter*>;
+
+    [[nodiscard]] queue& queue_of(precedence rank) {
+        return queues_.at(static_cast<std::size_t>(rank));
+    }
+    /// With the mutex locked. `self` is in the queue of its rank.
+    void wait(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
+              const call_limits& limits);
+    /// With the mutex locked.
+    void open() noexcept;
+
     std::mutex mutex_;
-    std::condition_variable_any opened_;
     bool taken_ = false;
+    std::array<queue, 3> queues_;
 };
 
 /// Inside the gate for a scope.
 class passage {
   public:
-    passage(gate& through, const call_limits& limits) : through_(through) {
-        through_.enter(limits);
+    passage(gate& through, const call_limits& limits, precedence rank)
+        : through_(through), rank_(rank) {
+        through_.enter(limits, rank);
     }
+    passage(gate& through, std::adopt_lock_t /*is inside*/, precedence rank) noexcept
+        : through_(through), rank_(rank) {}
     passage(const passage&) = delete;
     passage& operator=(const passage&) = delete;
-    ~passage() { through_.leave(); }
+    ~passage() {
+        if (is_inside_) through_.leave();
+    }
+
+    void let_higher_ranks_pass(const call_limits& limits) {
+        is_inside_ = false;
+        through_.let_higher_ranks_pass(limits, rank_);
+        is_inside_ = true;
+    }
 
   private:
     gate& through_;
+    const precedence rank_;
+    bool is_inside_ = true;
 };
 
 }  // namespace syncguard::sqlite

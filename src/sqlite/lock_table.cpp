@@ -2,6 +2,8 @@
 
 #include <syncguard/error.hpp>
 
+#include <string>
+
 namespace syncguard::sqlite {
 
 namespace {
@@ -12,6 +14,18 @@ std::int64_t as_ms(unix_time time) noexcept {
 
 unix_time from_ms(std::int64_t ms) noexcept {
     return unix_time(milliseconds(ms));
+}
+
+/// Keys of locks that ended before ?1, and of those of another boot than ?2. Both ends of the index
+/// are looked at, each for a limited number of rows.
+std::string some_ended() {
+    const std::string limit = std::to_string(lock_table::most_erased_at_once / 2);
+    return "SELECT key FROM (SELECT key FROM syncguard_locks_v2 WHERE ends_boot_ms < ?1 "
+           "ORDER BY ends_boot_ms LIMIT " +
+           limit +
+           ") UNION ALL SELECT key FROM (SELECT key, boot_id FROM syncguard_locks_v2 "
+           "ORDER BY ends_boot_ms DESC LIMIT " +
+           limit + ") WHERE ?2 <> '' AND boot_id NOT IN (?2, '')";
 }
 
 }  // namespace
@@ -42,12 +56,9 @@ lock_table::lock_table(database& file)
                   "UPDATE syncguard_locks_v2 SET boot_id = ?3, began_boot_ms = ?4, "
                   "ends_boot_ms = ?5, expires_at_ms = ?6 WHERE key = ?1 AND lock_id = ?2"),
       erase_(file, "DELETE FROM syncguard_locks_v2 WHERE key = ?1 AND lock_id = ?2"),
-      find_ended_(file,
-                  "SELECT 1 FROM syncguard_locks_v2 WHERE ends_boot_ms < ?1 "
-                  "OR (?2 <> '' AND boot_id NOT IN (?2, '')) LIMIT 1"),
-      erase_ended_(file,
-                   "DELETE FROM syncguard_locks_v2 WHERE ends_boot_ms < ?1 "
-                   "OR (?2 <> '' AND boot_id NOT IN (?2, ''))") {}
+      find_ended_(file, "SELECT 1 FROM (" + some_ended() + ") LIMIT 1"),
+      erase_some_ended_(file,
+                        "DELETE FROM syncguard_locks_v2 WHERE key IN (" + some_ended() + ")") {}
 
 std::optional<stored_lock> lock_table::read(statement::execution row) const {
     if (!row.step()) return std::nullopt;
@@ -108,8 +119,8 @@ bool lock_table::any_ended_before(const host_time& time) {
     return find_ended_.with(time.boot_ms, std::string_view(time.boot_id)).step();
 }
 
-void lock_table::erase_ended_before(const host_time& time) {
-    erase_ended_.run(time.boot_ms, std::string_view(time.boot_id));
+void lock_table::erase_some_ended_before(const host_time& time) {
+    erase_some_ended_.run(time.boot_ms, std::string_view(time.boot_id));
 }
 
 }  // namespace syncguard::sqlite

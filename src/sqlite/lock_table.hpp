@@ -40,9 +40,13 @@ class lock_table {
     void set_period(const stored_lock& lock, const lock_period& period, unix_time expires_at);
     void erase(const stored_lock& lock);
 
-    /// Locks that ended by `boot_ms`, or belong to another boot if this one is known.
+    /// Whether `erase_some_ended_before` would erase anything.
     [[nodiscard]] bool any_ended_before(const host_time& time);
-    void erase_ended_before(const host_time& time);
+    /// Erases locks that ended by `boot_ms`, and, if this boot is known, those of another boot with
+    /// the latest ends. Others of another boot go when `boot_ms` reaches their ends. Looks at no
+    /// more rows than it may erase.
+    void erase_some_ended_before(const host_time& time);
+    static constexpr int most_erased_at_once = 100;
 
   private:
     [[nodiscard]] std::optional<stored_lock> read(statement::execution row) const;
@@ -55,7 +59,7 @@ class lock_table {
     statement set_period_;
     statement erase_;
     statement find_ended_;
-    statement erase_ended_;
+    statement erase_some_ended_;
 };
 
 }  // namespace syncguard::sqlite

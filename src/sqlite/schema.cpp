@@ -95,7 +95,7 @@ void ensure_schema(database& file, const host_clock& clock) {
         const transaction reading(file, transaction::kind::read);
         found = inspect(file);
     }
-    file.execute_patiently("PRAGMA journal_mode = WAL");
+    file.execute("PRAGMA journal_mode = WAL");
     if (file.query("PRAGMA journal_mode") != "wal") {
         throw lock_error(
             error_code::service_unavailable,

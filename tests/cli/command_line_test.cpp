@@ -3,6 +3,8 @@
 
 #include <sqlite3.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -198,6 +200,18 @@ TEST_F(command_line, keys_may_be_named_like_subcommands) {
         (void)hold(key);
         EXPECT_EQ(0, syncguard({"status", key}).exit_code);
     }
+}
+
+TEST_F(command_line, a_relative_lock_file_in_a_removed_folder_is_refused_with_advice) {
+    const auto gone = file("gone");
+    std::filesystem::create_directory(gone);
+    std::ofstream(file("script")) << "cd " << gone.string() << "; rmdir " << gone.string()
+                                  << "; exec \"$@\"\n";
+    process shell(file(""), {"sh", file("script").string(), SYNCGUARD_PROGRAM, "acquire", "k",
+                             "--backend", "sqlite:locks.db"});
+    const auto result = shell.wait();
+    EXPECT_EQ(64, result.exit_code);
+    EXPECT_NE(std::string::npos, result.err.find("absolute path")) << result.err;
 }
 
 TEST_F(command_line, a_backend_that_cannot_be_reached_has_its_own_exit_code) {

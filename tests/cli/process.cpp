@@ -69,6 +69,9 @@ process::process(const std::filesystem::path& folder, const std::vector<std::str
     }
     for (const int signal : options.ignored_signals)
         ::signal(signal, SIG_IGN);
+    if (options.user && (::setgid(*options.user) != 0 || ::setuid(*options.user) != 0)) {
+        ::_exit(255);
+    }
     ::execvp(arguments[0], arguments.data());
     ::_exit(255);
 }

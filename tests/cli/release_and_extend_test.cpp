@@ -23,7 +23,35 @@ TEST_F(release_command, frees_the_lock_once) {
     const auto second = syncguard({"release", id});
     EXPECT_EQ(1, second.exit_code);
     EXPECT_EQ("", second.out);
-    EXPECT_NE(std::string::npos, second.err.find(id)) << second.err;
+    EXPECT_NE(std::string::npos, second.err.find("not held")) << second.err;
+}
+
+TEST_F(release_command, and_all_others_repeat_no_lock_id_when_they_fail) {
+    const auto id = hold("k");
+    EXPECT_EQ(0, syncguard({"release", id}).exit_code);
+    const std::string unusable = "sqlite:" + file("missing/locks.db").string();
+    for (const std::vector<std::string>& arguments :
+         std::vector<std::vector<std::string>>{{"release", id},
+                                               {"release", id, "--json"},
+                                               {"release", id, "--backend", unusable},
+                                               {"release", id, "--backend", unusable, "--json"},
+                                               {"release", id, id},
+                                               {"release", "k", "--" + id},
+                                               {"extend", id},
+                                               {"extend", id, "--backend", unusable},
+                                               {"extend", id, "--ttl", id},
+                                               {"lookup", "--id", id},
+                                               {"lookup", "--id", id, "--backend", unusable},
+                                               {"lookup", "--id", id, id},
+                                               {"status", "k", id},
+                                               {"acquire", "k", id},
+                                               {id}}) {
+        const auto result = syncguard(arguments);
+        EXPECT_NE(0, result.exit_code);
+        EXPECT_NE("", result.err + result.out);
+        EXPECT_EQ(std::string::npos, (result.err + result.out).find(id))
+            << result.err << result.out;
+    }
 }
 
 TEST_F(release_command, answers_in_json) {

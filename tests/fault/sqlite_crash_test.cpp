@@ -65,6 +65,8 @@ TEST(kill_9, under_load_fences_go_on_where_they_were) {
 TEST(kill_9, a_dead_holders_lock_ends_with_its_ttl) {
     const temporary_folder folder;
     const auto path = folder / "locks.db";
+    // Made before the short TTL begins.
+    EXPECT_FALSE(sqlite::backend({.path = path}).is_locked("k"));
     child_process child([&] {
         const sqlite::backend locks({.path = path});
         auto lease = locks.acquire("k", {.ttl = 100ms});
