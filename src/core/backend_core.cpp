@@ -254,6 +254,7 @@ release_result backend_core::release(std::string_view id, std::string_view key,
                                      const call_options& options, std::stop_token stop) const {
     call made;
     prepare_release(made, id, key, options, options_, std::move(stop));
+    line_->released(key, std::chrono::steady_clock::now());
     return conclude_release(perform(made));
 }
 
@@ -330,7 +331,10 @@ void backend_core::start_release(std::string_view id, std::string_view key,
                                  const call_options& options, std::stop_token stop,
                                  receiver<release_result> done) const noexcept {
     start<release_result>(
-        [&](call& made) { prepare_release(made, id, key, options, options_, std::move(stop)); },
+        [&](call& made) {
+            prepare_release(made, id, key, options, options_, std::move(stop));
+            line_->released(key, std::chrono::steady_clock::now());
+        },
         [](call&, const outcome& answer) { return conclude_release(answer); }, std::move(done));
 }
 

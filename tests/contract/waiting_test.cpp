@@ -134,5 +134,26 @@ TEST_P(waiting_without_being_told, ends_by_the_next_retry) {
     EXPECT_TRUE(store_->open().release(id.str()).ok);
 }
 
+/// Those whose store tells them wait in line behind the first; the others ask for themselves.
+TEST_P(waiting_without_being_told, one_that_came_later_is_not_kept_by_one_that_pauses_for_longer) {
+    const auto locks = store_->open();
+    const auto id = locks.acquire("k", {.ttl = 60s})->detach();
+    std::stop_source stop;
+    auto options = hardly_ever_retrying();
+    options.stop = stop.get_token();
+    std::jthread first([&] {
+        try {
+            (void)acquire_with_retries(locks, "k", options);
+        } catch (const lock_error& failure) {
+            EXPECT_EQ(failure.code(), error_code::aborted);
+        }
+    });
+    std::jthread second([&] {
+        EXPECT_NO_THROW((void)acquire_with_retries(locks, "k", {.timeout = 20s}));
+        stop.request_stop();
+    });
+    EXPECT_TRUE(store_->open().release(id.str()).ok);
+}
+
 }  // namespace
 }  // namespace syncguard::test
