@@ -101,6 +101,9 @@ void refuse_if_expired(lease_core& lease);
 /// grant, for as long as it had held it, from 20 to 300 ms; else 300 ms after each two seconds in
 /// which it has had the key again and again.
 ///
+/// Thread cancellation (`pthread_cancel`) takes effect after the call; `options.stop` ends the
+/// waiting.
+///
 /// Thread safety: as the backend's. `options.stop` wakes a waiting caller at once.
 template <lock_backend B>
 [[nodiscard]] lease<typename B::capabilities_type> acquire_with_retries(

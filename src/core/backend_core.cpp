@@ -1,3 +1,4 @@
+#include "deferred_cancellation.hpp"
 #include "fence_limits.hpp"
 #include "fork_generation.hpp"
 #include "fork_guard.hpp"
@@ -161,7 +162,11 @@ backend_core::backend_core(std::shared_ptr<engine> store, backend_options option
 }
 
 backend_core::~backend_core() {
-    if (fork_guard::covers(process_)) return;
+    if (fork_guard::covers(process_)) {
+        const deferred_cancellation whole_end;
+        store_.reset();
+        return;
+    }
     // Closing what is shared with the parent process would disturb it: the copy stays as it is.
     (void)line_.release();
     (void)new std::shared_ptr<engine>(std::move(store_));
@@ -232,6 +237,7 @@ void backend_core::check_extend(const extend_options& options, const std::stop_t
 }
 
 outcome backend_core::perform(const call& made) const {
+    const deferred_cancellation whole_call;
     try {
         check_process();
         return store_->perform(*made.what, made.limits);

@@ -1,3 +1,4 @@
+#include "deferred_cancellation.hpp"
 #include "fork_generation.hpp"
 #include "lease_supervision.hpp"
 #include "longest_wait.hpp"
@@ -239,6 +240,7 @@ void lease_core::detach() noexcept {
 }
 
 void lease_core::dispose() noexcept {
+    const deferred_cancellation whole_call;
     if (state_ == state::releasing && in_owning_process()) {
         // An asynchronous release is in flight, and may be cancelled or fail after this.
         disposed_while_releasing_ = true;

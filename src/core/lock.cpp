@@ -1,3 +1,4 @@
+#include "deferred_cancellation.hpp"
 #include "longest_wait.hpp"
 #include "waiting_line.hpp"
 
@@ -231,6 +232,7 @@ class waiting_caller {
 
 std::shared_ptr<lease_core> acquire_with_retries(const backend_core& backend, std::string_view key,
                                                  const lock_options& options) {
+    const deferred_cancellation whole_call;
     backend.check_process();
     refuse_negative(options);
     return waiting_caller(backend, key, options).wait();
