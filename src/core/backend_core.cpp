@@ -1,3 +1,4 @@
+#include "deferred_cancellation.hpp"
 #include "fence_limits.hpp"
 #include "fork_generation.hpp"
 #include "fork_guard.hpp"
@@ -164,7 +165,11 @@ backend_core::backend_core(std::shared_ptr<engine> store, backend_options option
 }
 
 backend_core::~backend_core() {
-    if (fork_guard::covers(process_)) return;
+    if (fork_guard::covers(process_)) {
+        const deferred_cancellation whole_end;
+        store_.reset();
+        return;
+    }
     // Closing what is shared with the parent process would disturb it: the copy stays as it is.
     (void)line_.release();
     (void)new std::shared_ptr<engine>(std::move(store_));
@@ -240,6 +245,7 @@ void backend_core::check_release(const call_options& options, const std::stop_to
 }
 
 outcome backend_core::perform(const call& made) const {
+    const deferred_cancellation whole_call;
     try {
         check_process();
         return store_->perform(*made.what, made.limits);
@@ -262,6 +268,7 @@ release_result backend_core::release(std::string_view id, std::string_view key,
                                      const call_options& options, std::stop_token stop) const {
     call made;
     prepare_release(made, id, key, options, options_, std::move(stop));
+    line_->released(key, std::chrono::steady_clock::now());
     return conclude_release(perform(made));
 }
 
@@ -343,6 +350,7 @@ void backend_core::start_release(std::string_view id, std::string_view key,
         [&](call& made) {
             prepare_release(made, id, key, options, options_, std::move(stop));
             made.awaited_at_exit.emplace();
+            line_->released(key, std::chrono::steady_clock::now());
         },
         [](call&, const outcome& answer) { return conclude_release(answer); }, std::move(done));
 }

@@ -1,3 +1,4 @@
+#include "deferred_cancellation.hpp"
 #include "fork_generation.hpp"
 #include "lease_keeper.hpp"
 #include "lease_supervision.hpp"
@@ -259,6 +260,7 @@ void lease_core::detach() noexcept {
 }
 
 void lease_core::dispose() noexcept {
+    const deferred_cancellation whole_call;
     if (state_ == state::releasing && in_owning_process()) {
         // An asynchronous release is in flight, and may be cancelled or fail after this.
         disposed_while_releasing_ = true;

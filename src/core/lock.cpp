@@ -1,3 +1,4 @@
+#include "deferred_cancellation.hpp"
 #include "longest_wait.hpp"
 #include "waiting_line.hpp"
 
@@ -44,6 +45,9 @@ constexpr milliseconds failure_pause{500};
 /// A lock that outlives what was said of it is not asked for in a busy loop.
 constexpr milliseconds shortest_pause{20};
 
+/// What a look before the end of the waiting may take.
+constexpr milliseconds longest_last_look{500};
+
 /// What does not mean that waiting is in vain.
 bool may_pass(error_code code) {
     return code == error_code::service_unavailable || code == error_code::network_timeout ||
@@ -61,11 +65,10 @@ class waiting_caller {
           began_(steady_clock::now()) {}
 
     std::shared_ptr<lease_core> wait() {
-        std::optional<waiting_line::place> place;
         if (options_.retry.max_retries > 0) {
-            place.emplace(backend_.line(), key_);
-            // Whoever is in front has found it locked.
-            is_waiting_ = !place->is_first_by(began_, {});
+            place_.emplace(backend_.line(), key_);
+            // The caller in front has found it locked.
+            is_waiting_ = !is_first();
         }
         for (unsigned round = 0;; ++round) {
             const bool is_last =
@@ -73,12 +76,11 @@ class waiting_caller {
             auto pause = milliseconds{0};
             if (!is_last) pause = retry_pause(options_.retry, round + 1, random_fraction(), left());
             const auto round_ends = steady_clock::now() + bounded_wait(pause);
-            // What the first in line finds locked is locked for those behind it, too.
-            if (is_last || !place || place->is_first_by(round_ends, options_.stop)) {
+            if (is_last || may_ask_by(round_ends)) {
                 if (auto lease = try_until(round_ends)) return lease;
             }
             if (options_.stop.stop_requested()) abort_waiting(key_);
-            if (is_last || left() <= milliseconds{0}) give_up(round + 1);
+            if (is_last || left() <= milliseconds{0}) give_up();
         }
     }
 
@@ -88,23 +90,49 @@ class waiting_caller {
         return options_.timeout - std::chrono::floor<milliseconds>(steady_clock::now() - began_);
     }
 
+    [[nodiscard]] bool is_first() { return !place_ || place_->is_first_by(began_, {}); }
+
+    /// While the first in line is asking a store that tells, its answer holds for those behind it,
+    /// except that each caller asks at least once before its time is over.
+    [[nodiscard]] bool may_ask_by(steady_clock::time_point round_ends) {
+        if (!place_ || !tells_when_free_) return true;
+        if (attempts_ > 0) return place_->may_ask_by(round_ends, options_.stop);
+        return place_->may_ask_by(std::min(round_ends, last_look_), options_.stop) ||
+               steady_clock::now() >= last_look_;
+    }
+
     /// Null if the lock was not to be had in this round.
     std::shared_ptr<lease_core> try_until(steady_clock::time_point round_ends) {
         do {
             if (options_.stop.stop_requested()) abort_waiting(key_);
+            const bool first = is_first();
             // To linger costs more than to ask, and most locks are free.
-            const bool lingers = is_waiting_ && tells_when_free_;
+            const bool lingers = first && is_waiting_ && tells_when_free_;
             auto next = round_ends;
+            leave_it_to_others();
+            if (place_) place_->set_asking(true);
+            ++attempts_;
             try {
                 auto made = attempt(lingers ? round_ends : steady_clock::time_point{});
-                if (made.lease) return std::move(made.lease);
+                if (made.lease) {
+                    if (!is_told_) {
+                        backend_.line().granted(key_, made.lease->fence(), is_waiting_,
+                                                steady_clock::now());
+                    }
+                    return std::move(made.lease);
+                }
+                ++times_locked_;
                 last_failure_ = nullptr;
                 // Where the store tells, begin to be told, then look again.
-                if (!std::exchange(is_waiting_, true) && tells_when_free_) continue;
-                if (made.locked_for) {
-                    next = std::min(next,
-                                    steady_clock::now() +
-                                        bounded_wait(std::max(*made.locked_for, shortest_pause)));
+                if (!std::exchange(is_waiting_, true) && tells_when_free_ && first) continue;
+                const auto now = steady_clock::now();
+                if (lingers && now < round_ends) is_told_ = false;
+                if (first) {
+                    next = std::min(next, now + look_pause());
+                    if (made.locked_for) {
+                        next = std::min(
+                            next, now + bounded_wait(std::max(*made.locked_for, shortest_pause)));
+                    }
                 }
             } catch (const grant_expired&) {
                 last_failure_ = std::current_exception();
@@ -113,12 +141,37 @@ class waiting_caller {
                     failure.code() == error_code::network_timeout && left() <= milliseconds{0};
                 if (!own_deadline && !(is_waiting_ && may_pass(failure.code()))) throw;
                 last_failure_ = std::current_exception();
-                if (tells_when_free_) next = std::min(next, steady_clock::now() + failure_pause);
+                if (first) {
+                    const auto pause = tells_when_free_ ? failure_pause : look_pause();
+                    next = std::min(next, steady_clock::now() + pause);
+                }
             }
+            if (place_) place_->set_asking(false);
+            if (steady_clock::now() < last_look_) next = std::min(next, last_look_);
             // After an attempt that lingered, the round is over by now.
-            sleep_interruptibly_until(next);
+            if (first) {
+                sleep_interruptibly_until(next);
+            } else {
+                (void)place_->is_first_by(next, options_.stop);
+            }
         } while (steady_clock::now() < round_ends);
         return nullptr;
+    }
+
+    /// Between two looks of the first in line, where the store does not tell: as long as the
+    /// policy's first pause, or the longest time that others leave the key to it.
+    [[nodiscard]] milliseconds look_pause() const {
+        const retry_policy looks{
+            .retry_delay = std::max(options_.retry.retry_delay, waiting_line::longest_yield),
+            .backoff = backoff::fixed};
+        return bounded_wait(retry_pause(looks, 1, random_fraction(), milliseconds::max()));
+    }
+
+    void leave_it_to_others() const {
+        if (is_told_ || !place_) return;
+        const auto until = backend_.line().yields_until(key_);
+        sleep_interruptibly_until(
+            std::min(until, steady_clock::now() + bounded_wait(std::max(left(), {}) / 2)));
     }
 
     [[nodiscard]] backend_core::attempt attempt(steady_clock::time_point linger_until) const {
@@ -140,7 +193,7 @@ class waiting_caller {
         never.wait_until(guard, options_.stop, then, [] { return false; });
     }
 
-    [[noreturn]] void give_up(unsigned attempts) const {
+    [[noreturn]] void give_up() const {
         const error_context context{.key = key_, .lock_id = {}};
         if (last_failure_) {
             try {
@@ -152,19 +205,27 @@ class waiting_caller {
         }
         const auto waited =
             std::chrono::duration_cast<milliseconds>(steady_clock::now() - began_).count();
-        throw lock_error(error_code::acquisition_timeout,
-                         "somebody else held the lock for " + std::to_string(waited) + " ms and " +
-                             std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts") +
-                             "; wait longer, retry more often, or look who holds it",
-                         context);
+        throw lock_error(
+            error_code::acquisition_timeout,
+            "the lock was held by others at " + std::to_string(times_locked_) + " of " +
+                std::to_string(attempts_) + (attempts_ == 1 ? " attempt" : " attempts") + " in " +
+                std::to_string(waited) + " ms; wait longer, retry more often, or look who holds it",
+            context);
     }
 
     const backend_core& backend_;
     const std::string key_;
     const lock_options& options_;
     const steady_clock::time_point began_;
+    /// When a caller that would sleep until its time is over looks a last time.
+    const steady_clock::time_point last_look_ =
+        began_ + bounded_wait(options_.timeout - std::min(options_.timeout / 8, longest_last_look));
     const bool tells_when_free_ = backend_.store()->tells_when_free();
-    bool is_waiting_ = false;  ///< It was found locked at least once.
+    std::optional<waiting_line::place> place_;
+    bool is_told_ = tells_when_free_;  ///< As far as is known.
+    bool is_waiting_ = false;          ///< It was found locked at least once.
+    unsigned attempts_ = 0;
+    unsigned times_locked_ = 0;
     std::exception_ptr last_failure_;
 };
 
@@ -172,6 +233,7 @@ class waiting_caller {
 
 std::shared_ptr<lease_core> acquire_with_retries(const backend_core& backend, std::string_view key,
                                                  const lock_options& options) {
+    const deferred_cancellation whole_call;
     backend.check_process();
     refuse_negative(options);
     return waiting_caller(backend, key, options).wait();

@@ -1,13 +1,20 @@
-/// Who waits for which key in this process, first come, first served.
+/// Who waits for which key in this process, first come, first served, and when a client that has
+/// released a key leaves it to other clients.
 #pragma once
 
 #include "fork_guard.hpp"
 
+#include <syncguard/fence.hpp>
+
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -15,8 +22,8 @@
 
 namespace syncguard {
 
-/// Of all threads that wait for a key, only the first asks the store: a lock that becomes free is
-/// not worth a thousand attempts.
+/// While the first of the threads that wait for a key is asking the store, the others rely on it: a
+/// lock that becomes free is not worth a thousand attempts.
 ///
 /// Thread safety: any number of threads may have places at once.
 class waiting_line : private fork_participant {
@@ -24,6 +31,15 @@ class waiting_line : private fork_participant {
     waiting_line();
     ~waiting_line() override;
 
+    class place;
+
+  private:
+    struct queue {
+        std::list<place*> places;
+        bool first_is_asking = true;
+    };
+
+  public:
     /// A thread's place in the line of a key, from its construction to its end.
     class place {
       public:
@@ -37,27 +53,71 @@ class waiting_line : private fork_participant {
         [[nodiscard]] bool is_first_by(std::chrono::steady_clock::time_point until,
                                        const std::stop_token& stop);
 
+        /// True at once if the first in line is not asking the store at present; else waits as
+        /// `is_first_by` does.
+        [[nodiscard]] bool may_ask_by(std::chrono::steady_clock::time_point until,
+                                      const std::stop_token& stop);
+
+        /// Whether this place, if it is the first, has an attempt under way. Whoever becomes the
+        /// first counts as asking until it says otherwise.
+        void set_asking(bool is_asking);
+
       private:
-        [[nodiscard]] bool is_first() const noexcept { return queue_.second.front() == this; }
+        [[nodiscard]] bool is_first() const noexcept {
+            return queue_.second.places.front() == this;
+        }
 
         waiting_line& line_;
         const std::uint32_t process_;
         std::condition_variable_any moved_up_;
         /// Made last: from then on others know of this place.
-        std::pair<const std::string, std::list<place*>>& queue_;
+        std::pair<const std::string, queue>& queue_;
     };
 
+    // Where the store does not tell when a lock becomes free, a client that acquires again what it
+    // has just released is always faster than those who ask now and then. It has to leave the key
+    // to them for a while.
+
+    /// The longest time for which a client leaves a key to others.
+    static constexpr std::chrono::milliseconds longest_yield{300};
+
+    /// This client was granted the key; `found_locked` if it had to wait for it.
+    void granted(std::string_view key, const fence& token, bool found_locked,
+                 std::chrono::steady_clock::time_point now);
+
+    /// This client releases the key.
+    void released(std::string_view key, std::chrono::steady_clock::time_point now);
+
+    /// Until when this client leaves the key to others: if others were granted it in between, for
+    /// as long as it had held it itself, and now and then in any case. The past if it need not.
+    [[nodiscard]] std::chrono::steady_clock::time_point yields_until(std::string_view key);
+
   private:
+    /// What this client knows of its own latest grant of a key.
+    struct hold {
+        std::size_t key_hash = 0;
+        std::uint64_t counter = 0;
+        std::chrono::steady_clock::time_point granted_at;
+        std::optional<std::chrono::steady_clock::time_point> released_at;
+        /// Since then this client has had the key again and again without leaving it to others.
+        std::chrono::steady_clock::time_point series_began;
+        bool is_contended = false;
+    };
+
     // The threads of the parent wait in the parent.
     void before_fork() override { mutex_.lock(); }
     void after_fork_in_parent() override { mutex_.unlock(); }
     void after_fork_in_child() override;
 
-    [[nodiscard]] std::pair<const std::string, std::list<place*>>& join(std::string_view key,
-                                                                        place* who);
+    [[nodiscard]] std::pair<const std::string, queue>& join(std::string_view key, place* who);
+    /// Null if it is unknown.
+    [[nodiscard]] hold* find_hold(std::string_view key);
 
     std::mutex mutex_;
-    std::unordered_map<std::string, std::list<place*>> queues_;
+    std::unordered_map<std::string, queue> queues_;
+    /// A direct-mapped cache: keys with the same remainder replace each other.
+    std::array<std::optional<hold>, 64> holds_;
+    std::atomic<bool> has_holds_{false};
 };
 
 }  // namespace syncguard

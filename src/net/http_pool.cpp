@@ -32,6 +32,46 @@ class http_pool::place {
     http_pool& pool_;
 };
 
+/// Waits in line for a connection, from its construction to its end, however it ends.
+class http_pool::waiter {
+  public:
+    explicit waiter(http_pool& pool)
+        : turn(pool.context_),
+          pool_(pool),
+          in_line_(pool.waiting_.insert(pool.waiting_.end(), this)) {}
+    waiter(const waiter&) = delete;
+    waiter& operator=(const waiter&) = delete;
+    ~waiter() {
+        if (!has_come_) {
+            pool_.waiting_.erase(in_line_);
+        } else if (!is_taken_) {
+            pool_.give_back(std::move(connection_));
+        }
+    }
+
+    /// Called when it has been taken out of the line.
+    void come(std::unique_ptr<http_connection> connection) {
+        has_come_ = true;
+        connection_ = std::move(connection);
+        turn.cancel();
+    }
+
+    /// When it has come. Null: the caller may make a connection.
+    [[nodiscard]] std::unique_ptr<http_connection> take() {
+        is_taken_ = true;
+        return std::move(connection_);
+    }
+
+    asio::steady_timer turn;
+
+  private:
+    http_pool& pool_;
+    const std::list<waiter*>::iterator in_line_;
+    bool has_come_ = false;
+    bool is_taken_ = false;
+    std::unique_ptr<http_connection> connection_;
+};
+
 http_pool::http_pool(asio::io_context& context, settings how, lazy_tls_context* tls,
                      shown_sockets& shown)
     : context_(context), how_(std::move(how)), tls_(tls), shown_(shown) {
@@ -70,18 +110,15 @@ asio::awaitable<std::unique_ptr<http_connection>> http_pool::take(interruption& 
             co_return nullptr;
         }
     }
-    waiter mine(context_);
-    const auto in_line = waiting_.insert(waiting_.end(), &mine);
+    waiter mine(*this);
     std::function<void()> stop = [&mine] { mine.turn.cancel(); };
     const interruption::scope waiting(limits, std::move(stop));
     mine.turn.expires_at(asio::steady_timer::time_point::max());
     boost::system::error_code woken;
     auto token = asio::redirect_error(asio::use_awaitable, woken);
     co_await mine.turn.async_wait(token);
-    if (!mine.has_come) waiting_.erase(in_line);
-    if (limits.has_happened() && mine.has_come) give_back(std::move(mine.connection));
     limits.check();
-    co_return std::move(mine.connection);
+    co_return mine.take();
 }
 
 std::unique_ptr<http_connection> http_pool::take_idle() {
@@ -102,9 +139,7 @@ void http_pool::give_back(std::unique_ptr<http_connection> connection) {
     if (!waiting_.empty()) {
         waiter& next = *waiting_.front();
         waiting_.pop_front();
-        next.has_come = true;
-        next.connection = std::move(connection);
-        next.turn.cancel();
+        next.come(std::move(connection));
     } else if (connection) {
         idle_.push_back({std::move(connection), steady_clock::now()});
     } else {

@@ -43,12 +43,7 @@ class http_pool {
 
   private:
     class place;
-    struct waiter {
-        explicit waiter(boost::asio::io_context& context) : turn(context) {}
-        boost::asio::steady_timer turn;
-        bool has_come = false;
-        std::unique_ptr<http_connection> connection;  ///< Null: it may make one.
-    };
+    class waiter;
     struct idle {
         std::unique_ptr<http_connection> connection;
         std::chrono::steady_clock::time_point since;

@@ -1,8 +1,11 @@
 /// Waiting for a lock: who waits is told when it becomes free.
 #include "contract.hpp"
+#include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/lock.hpp>
+
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -132,6 +135,52 @@ TEST_P(waiting_without_being_told, ends_by_the_next_retry) {
         EXPECT_TRUE(acquire_with_retries(locks, "k", options).release().ok);
     });
     EXPECT_TRUE(store_->open().release(id.str()).ok);
+}
+
+/// Those whose store tells them wait in line behind the first; the others ask for themselves.
+TEST_P(waiting_without_being_told, one_that_came_later_is_not_kept_by_one_that_pauses_for_longer) {
+    const auto locks = store_->open();
+    const auto id = locks.acquire("k", {.ttl = 60s})->detach();
+    std::stop_source stop;
+    auto options = hardly_ever_retrying();
+    options.stop = stop.get_token();
+    std::jthread first([&] {
+        try {
+            (void)acquire_with_retries(locks, "k", options);
+        } catch (const lock_error& failure) {
+            EXPECT_EQ(failure.code(), error_code::aborted);
+        }
+    });
+    std::jthread second([&] {
+        EXPECT_NO_THROW((void)acquire_with_retries(locks, "k", {.timeout = 20s}));
+        stop.request_stop();
+    });
+    EXPECT_TRUE(store_->open().release(id.str()).ok);
+}
+
+class cancelled_thread : public waiting {};
+SYNCGUARD_RUN_ON_STORES(cancelled_thread, all_stores());
+
+TEST_P(cancelled_thread, ends_behind_the_call_in_which_it_waits_and_releases_its_lock) {
+    const auto locks = store_->open();
+    auto held = acquire_with_retries(store_->open(), "k");
+    std::atomic<bool> has_begun{false};
+    std::atomic<bool> has_had_it{false};
+    std::thread waiting_one([&] {
+        has_begun = true;
+        auto options = hardly_ever_retrying();
+        options.retry.retry_delay = 20ms;
+        const auto lease = acquire_with_retries(locks, "k", options);
+        has_had_it = true;
+        while (true)
+            ::pthread_testcancel();
+    });
+    EXPECT_TRUE(eventually([&] { return has_begun.load(); }));
+    ASSERT_EQ(::pthread_cancel(waiting_one.native_handle()), 0);
+    EXPECT_TRUE(held.release().ok);
+    waiting_one.join();
+    EXPECT_TRUE(has_had_it);
+    EXPECT_FALSE(locks.is_locked("k"));
 }
 
 }  // namespace

@@ -1,10 +1,13 @@
 /// Firestore behind a bad network, and among many clients.
 #include "firestore_fault.hpp"
 #include "support/fault_proxy.hpp"
+#include "support/loopback.hpp"
 
 #include <boost/json.hpp>
 
 #include <atomic>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -141,6 +144,26 @@ TEST_F(firestore_clients, ten_on_one_key_see_no_error_and_no_fence_twice) {
     run(5, true);
     EXPECT_EQ(project_->fields("fence_counters", "fence:k")->at("fence").at("stringValue"),
               "000000000000050");
+}
+
+std::size_t open_descriptors() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(firestore_connections, a_thousand_that_are_refused_leave_no_descriptor_open) {
+    const reserved_port closed;
+    const firestore::backend locks(
+        {.project = "p", .emulator_host = "127.0.0.1:" + std::to_string(closed.number())},
+        quiet(20s));
+    const auto fail = [&] {
+        expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
+    };
+    fail();
+    const auto before = open_descriptors();
+    for (int i = 0; i < 1'000; ++i)
+        fail();
+    EXPECT_EQ(open_descriptors(), before);
 }
 
 }  // namespace

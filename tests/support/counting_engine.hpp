@@ -18,6 +18,9 @@ class counting_engine : public engine {
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return inner_->capabilities();
     }
+    [[nodiscard]] bool tells_when_free() const noexcept override {
+        return inner_->tells_when_free();
+    }
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
         ++calls_;
         return inner_->perform(what, limits);

@@ -1,3 +1,4 @@
+#include "support/counting_engine.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/scripted_engine.hpp"
@@ -107,6 +108,120 @@ TEST(lock, it_gives_up_when_its_time_is_over_and_never_sleeps_past_it) {
     const auto waited = steady_clock::now() - began;
     EXPECT_GE(waited, 50ms);
     EXPECT_LT(waited, 5s);
+}
+
+/// Grants a key to one caller after the other. It never tells when the key becomes free, be it that
+/// it cannot, or that it cannot for once.
+class silent_engine : public scripted_engine {
+  public:
+    explicit silent_engine(bool tells_when_free)
+        : scripted_engine([this](const request& what, const call_limits&) { return answer(what); }),
+          tells_when_free_(tells_when_free) {}
+
+    [[nodiscard]] bool tells_when_free() const noexcept override { return tells_when_free_; }
+
+    std::atomic<bool> is_locked{true};
+    std::atomic<int> attempts{0};
+
+  private:
+    outcome answer(const request& what) {
+        if (std::holds_alternative<release_request>(what)) {
+            is_locked = false;
+            return outcome::done();
+        }
+        ++attempts;
+        if (is_locked.exchange(true)) return outcome::locked();
+        return outcome::granted(unix_time(1h), fence::from_counter(++grants_));
+    }
+
+    const bool tells_when_free_;
+    std::atomic<std::uint64_t> grants_{0};
+};
+
+/// The first in line sleeps for as long as its policy says.
+TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
+    for (const bool tells : {false, true}) {
+        const auto store = std::make_shared<silent_engine>(tells);
+        const any_backend locks(store);
+        std::stop_source stop;
+        auto first = std::async(std::launch::async, [&] {
+            (void)acquire_with_retries(locks, "k",
+                                       {.timeout = 1h,
+                                        .retry = {.retry_delay = 1h, .jitter = jitter::none},
+                                        .stop = stop.get_token()});
+        });
+        // One that asks, and one that asks to be told.
+        ASSERT_TRUE(eventually([&] { return store->attempts == (tells ? 2 : 1); }));
+        auto second = std::async(std::launch::async,
+                                 [&] { (void)acquire_with_retries(locks, "k", {.timeout = 10s}); });
+        EXPECT_TRUE(eventually([&] { return store->attempts == (tells ? 3 : 2); })) << tells;
+        store->is_locked = false;
+        EXPECT_NO_THROW(second.get()) << tells;
+        stop.request_stop();
+        EXPECT_THROW(first.get(), lock_error) << tells;
+    }
+}
+
+TEST(lock, a_caller_whose_only_pause_is_as_long_as_its_time_looks_again_before_the_end) {
+    const auto store = std::make_shared<silent_engine>(false);
+    const any_backend locks(store);
+    auto waiter = std::async(std::launch::async, [&] {
+        (void)acquire_with_retries(
+            locks, "k", {.timeout = 2s, .retry = {.retry_delay = 1h, .jitter = jitter::none}});
+    });
+    ASSERT_TRUE(eventually([&] { return store->attempts == 1; }));
+    store->is_locked = false;
+    EXPECT_NO_THROW(waiter.get());
+}
+
+/// An engine that tells, and whose first in line waits to be told until the test ends.
+TEST(lock, a_caller_behind_one_that_waits_to_be_told_asks_before_its_time_is_over) {
+    const memory::backend inner;
+    std::atomic<int> attempts{0};
+    const auto store = std::make_shared<counting_engine>(detail::access::core(inner).store());
+    const any_backend locks(store);
+    auto held = locks.acquire("k");
+    std::stop_source stop;
+    auto first = std::async(std::launch::async, [&] {
+        (void)acquire_with_retries(locks, "k",
+                                   {.timeout = 1h,
+                                    .retry = {.retry_delay = 1h, .jitter = jitter::none},
+                                    .stop = stop.get_token()});
+    });
+    // The holder's, the first, and the one that waits.
+    ASSERT_TRUE(eventually([&] { return store->calls() == 3; }));
+    const auto failure = expect_error(error_code::acquisition_timeout, [&] {
+        (void)acquire_with_retries(locks, "k", {.timeout = 400ms});
+    });
+    EXPECT_EQ(store->calls(), 4);
+    EXPECT_NE(std::string(failure->what()).find("1 of 1 attempt"), std::string::npos)
+        << failure->what();
+    stop.request_stop();
+    EXPECT_THROW(first.get(), lock_error);
+}
+
+TEST(lock, pauses_that_grow_do_not_keep_the_first_in_line_from_a_free_lock) {
+    const auto store = std::make_shared<silent_engine>(false);
+    const any_backend locks(store);
+    std::jthread freeing([&] {
+        // By the policy alone that would be after more than half a minute.
+        EXPECT_TRUE(eventually([&] { return store->attempts >= 16; }));
+        store->is_locked = false;
+    });
+    EXPECT_NO_THROW((void)acquire_with_retries(
+        locks, "k", {.timeout = 10min, .retry = {.max_retries = 30, .retry_delay = 1ms}}));
+}
+
+TEST(lock, says_at_how_many_attempts_the_lock_was_found_locked) {
+    const auto store = std::make_shared<silent_engine>(false);
+    const any_backend locks(store);
+    const auto failure = expect_error(error_code::acquisition_timeout, [&] {
+        lock(locks, "k", [] {}, {.retry = {.max_retries = 2, .retry_delay = 1ms}});
+    });
+    EXPECT_EQ(store->attempts, 3);
+    EXPECT_NE(std::string(failure->what()).find("held by others at 3 of 3 attempts"),
+              std::string::npos)
+        << failure->what();
 }
 
 TEST(lock, a_store_that_answers_too_late_counts_as_its_time_being_over) {

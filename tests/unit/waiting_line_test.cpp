@@ -18,6 +18,7 @@ namespace syncguard {
 namespace {
 
 using namespace std::chrono_literals;
+using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr auto patience = 20s;
@@ -85,6 +86,91 @@ TEST(waiting_line, a_stop_request_ends_the_waiting) {
     });
     stop.request_stop();
     EXPECT_TRUE(test::eventually([&] { return ended.load(); }));
+}
+
+TEST(waiting_line, those_behind_a_first_that_asks_wait_and_those_behind_one_that_sleeps_do_not) {
+    waiting_line line;
+    std::optional<waiting_line::place> first(std::in_place, line, "k");
+    std::optional<waiting_line::place> second(std::in_place, line, "k");
+    waiting_line::place third(line, "k");
+    const auto may_ask = [](waiting_line::place& who) {
+        return who.may_ask_by(steady_clock::now(), {});
+    };
+    EXPECT_FALSE(may_ask(third));
+    first->set_asking(false);
+    EXPECT_TRUE(may_ask(third));
+    // Only the first decides.
+    second->set_asking(true);
+    EXPECT_TRUE(may_ask(third));
+    first.reset();
+    EXPECT_FALSE(may_ask(third)) << "the new first begins by asking";
+}
+
+/// What a client does that had a key and wants it again.
+class yielding : public testing::Test {
+  protected:
+    void hold(milliseconds length, std::uint64_t counter, bool found_locked = false) {
+        line_.granted("k", fence::from_counter(counter), found_locked, now_);
+        now_ += length;
+        line_.released("k", now_);
+    }
+    [[nodiscard]] milliseconds pause() {
+        const auto until = line_.yields_until("k");
+        return std::max(std::chrono::ceil<milliseconds>(until - now_), milliseconds{0});
+    }
+
+    waiting_line line_;
+    steady_clock::time_point now_{1h};
+};
+
+TEST_F(yielding, a_client_that_knows_of_no_others_does_not_pause) {
+    EXPECT_EQ(pause(), 0ms);
+    hold(1s, 7);
+    EXPECT_EQ(pause(), 0ms);
+    hold(500ms, 8);
+    EXPECT_EQ(pause(), 0ms);
+}
+
+TEST_F(yielding, a_client_after_whose_last_grant_others_had_the_key_pauses_as_long_as_it_held_it) {
+    hold(1s, 7);
+    now_ += 1s;
+    hold(100ms, 9);
+    EXPECT_EQ(pause(), 100ms);
+    now_ += 1s;
+    hold(1ms, 11);
+    EXPECT_EQ(pause(), 20ms);
+    now_ += 1s;
+    hold(1min, 13);
+    EXPECT_EQ(pause(), waiting_line::longest_yield);
+    now_ += 1s;
+    hold(100ms, 14);
+    EXPECT_EQ(pause(), 0ms) << "nobody else wanted it";
+}
+
+TEST_F(yielding, a_client_that_had_to_wait_for_its_first_grant_knows_of_others) {
+    hold(100ms, 7, true);
+    EXPECT_EQ(pause(), 100ms);
+}
+
+TEST_F(yielding, a_client_that_takes_the_key_again_and_again_pauses_now_and_then) {
+    std::uint64_t counter = 0;
+    for (int i = 0; i < 19; ++i) {
+        hold(100ms, ++counter);
+        ASSERT_EQ(pause(), 0ms) << i;
+        now_ += 5ms;
+    }
+    hold(100ms, ++counter);
+    EXPECT_EQ(pause(), waiting_line::longest_yield);
+    now_ += waiting_line::longest_yield;
+    hold(100ms, ++counter);
+    EXPECT_EQ(pause(), 0ms);
+}
+
+TEST_F(yielding, other_keys_and_a_key_that_is_held_are_not_concerned) {
+    hold(100ms, 7, true);
+    EXPECT_LT(line_.yields_until("other"), now_);
+    line_.granted("k", fence::from_counter(9), false, now_);
+    EXPECT_LT(line_.yields_until("k"), now_);
 }
 
 TEST(waiting_line, a_forked_child_does_not_wait_for_threads_of_its_parent) {
