@@ -3,6 +3,8 @@
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
+#include <syncguard/lock.hpp>
+
 #include <sys/socket.h>
 
 #include <atomic>
@@ -382,6 +384,35 @@ TEST_P(redis_silence, timeouts_below_the_round_trip_open_no_connection_each) {
     EXPECT_GT(timeouts, 100);
     EXPECT_LE(proxy_.connections(), 10U);
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
+}
+
+TEST_P(redis_silence, a_late_answer_holds_up_nobody_once_it_has_come) {
+    const auto locks = open(60s);
+    auto held = open().acquire("held", {.ttl = 60s});
+    ASSERT_TRUE(held);
+    // It drives the loop for all others meanwhile.
+    auto waiting = std::async(std::launch::async, [&] {
+        return acquire_with_retries(locks, "held", {.ttl = 60s, .timeout = 50s}).valid();
+    });
+    ASSERT_TRUE(eventually([&] {
+        const auto stats = server_.command({"INFO", "stats"}).text;
+        return stats.find("tracking_total_keys:1\r\n") != std::string::npos;
+    }));
+    int late = 0;
+    for (int i = 0; i < 10; ++i) {
+        proxy_.delay(direction::to_client, 60ms);
+        try {
+            (void)locks.is_locked("k", {.timeout = 20ms});
+        } catch (const lock_error& failure) {
+            EXPECT_EQ(failure.code(), error_code::network_timeout) << failure.what();
+            ++late;
+        }
+        proxy_.delay(direction::to_client, 0ms);
+        EXPECT_LT(time_of([&] { EXPECT_FALSE(door_->is_locked(locks, "k", {})); }), margin);
+    }
+    EXPECT_GT(late, 0);
+    EXPECT_TRUE(held->release());
+    EXPECT_TRUE(waiting.get());
 }
 
 INSTANTIATE_TEST_SUITE_P(all, redis_silence, both_doors(), name_of_door);
