@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -26,6 +27,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t leases = 10'000;
 constexpr milliseconds ttl = 30s;
+constexpr std::array<std::size_t, 4> thread_counts{1, 4, 16, 64};
 /// A third of the TTL is one round of renewals.
 constexpr milliseconds window = ttl;
 
@@ -103,7 +105,7 @@ medians pairs_beside_a_kept_lease() {
         return operations_per_second(threads, make_pair, 50ms, 300ms);
     };
     std::vector<contestant> contestants;
-    for (const std::size_t threads : {1, 4, 16, 64}) {
+    for (const std::size_t threads : thread_counts) {
         const auto name = std::to_string(threads) + "_threads";
         contestants.push_back({name, [=] { return pairs_of_threads(threads); }});
         contestants.push_back({name + "_kept", [=, &locks] {
@@ -113,7 +115,7 @@ medians pairs_beside_a_kept_lease() {
                                }});
     }
     auto figures = take_turns(contestants, 11, "operations/s");
-    for (const std::size_t threads : {1, 4, 16, 64}) {
+    for (const std::size_t threads : thread_counts) {
         const auto name = std::to_string(threads) + "_threads";
         std::printf("%2zu threads: a kept lease costs a factor of %.2f\n", threads,
                     figures.at(ratio(name, name + "_kept")));
@@ -126,9 +128,9 @@ medians pairs_beside_a_kept_lease() {
 
 int main() try {
     using namespace syncguard::bench;
-    medians figures = hold_many();
-    figures.merge(pairs_beside_a_kept_lease());
-    return judge(figures,
+    medians all = hold_many();
+    all.merge(pairs_beside_a_kept_lease());
+    return judge(all,
                  {{.what = "redis: CPU for renewing 10 000 leases",
                    .figure = [](const medians& figures) { return figures.at("percent_of_a_core"); },
                    .limit = 5,

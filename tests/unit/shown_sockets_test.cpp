@@ -83,6 +83,7 @@ TEST(shown_sockets, that_were_hidden_stay_open_in_a_child) {
 
 TEST(shown_sockets, change_without_a_signal_handler_in_between) {
     static volatile std::sig_atomic_t handled = 0;
+    handled = 0;
     struct sigaction former {};
     struct sigaction action {};
     action.sa_handler = [](int) { handled = 1; };
