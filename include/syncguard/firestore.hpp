@@ -20,7 +20,9 @@ struct capabilities {
 /// What happens when this host's clock is proven to differ from the server's by 500 ms or more.
 /// From 200 ms there is a warning, in any case. The proof is in the server's answers, which tell
 /// whole seconds: of less than a second and a half there may be none until some have come. Call
-/// `measure_clock_skew` to know before the first lock.
+/// `measure_clock_skew` to know before the first lock. A single answer that differs proves nothing:
+/// the server is asked anew until two in a row agree. Where its answers have no Date header, clocks
+/// cannot be compared: nothing is refused, and there is one warning, except on an emulator.
 enum class on_clock_skew {
     warn,
     refuse,  ///< The default. Acquisitions and extensions fail with `service_unavailable`.
@@ -55,7 +57,8 @@ struct options {
     std::size_t most_connections = 16;
 
     /// Lets `is_locked` remove a lock that ended more than two seconds ago by this host's clock,
-    /// in the background. Fence counters are never removed. With it, `is_locked` writes.
+    /// in the background, at most once in ten seconds for a key. Fence counters are never removed.
+    /// With it, `is_locked` writes.
     bool cleanup_in_is_locked = false;
 
     /// The clock that decides about expiry; inject one to test expiry without waiting. Clients

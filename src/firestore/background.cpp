@@ -4,14 +4,10 @@
 
 namespace syncguard::firestore {
 
-using namespace std::chrono_literals;
-
 namespace {
 
 constexpr milliseconds pause_before_repetition{1'000};
 constexpr milliseconds pause_at_the_end{100};
-
-constexpr auto longest_cleanup = 10s;
 
 }  // namespace
 

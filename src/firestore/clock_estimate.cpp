@@ -19,9 +19,13 @@ void clock_estimate::add(std::chrono::sys_seconds date, unix_time sent, unix_tim
     // A clock that was set back or forth makes an answer nonsense, if it happened meanwhile.
     if (received < sent || seen.at_most < seen.at_least) return;
     const auto known = known_ && received >= as_of_ ? intersection(aged(received), seen) : seen;
-    // If they contradict each other, one of the clocks was set since.
-    known_ = known.at_least <= known.at_most ? known : seen;
+    // If they contradict each other, one of the clocks was set since, or one of the answers is
+    // wrong.
+    const bool agrees = known.at_least <= known.at_most;
+    known_ = agrees ? known : seen;
     as_of_ = received;
+    if (!agrees) proofs_ = 0;
+    proofs_ = value()->proven() >= skew_to_warn_of ? proofs_ + 1 : 0;
 }
 
 clock_estimate::bounds clock_estimate::aged(unix_time now) const {
@@ -38,6 +42,10 @@ std::optional<clock_skew> clock_estimate::value() const {
     if (!known_) return std::nullopt;
     return clock_skew{.at_least = std::chrono::floor<milliseconds>(known_->at_least),
                       .at_most = std::chrono::ceil<milliseconds>(known_->at_most)};
+}
+
+milliseconds clock_estimate::confirmed() const {
+    return proofs_ >= 2 ? value()->proven() : milliseconds{0};
 }
 
 milliseconds clock_skew::proven() const noexcept {

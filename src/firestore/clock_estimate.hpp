@@ -21,6 +21,10 @@ class clock_estimate {
     /// As of the last answer; nothing before the first.
     [[nodiscard]] std::optional<clock_skew> value() const;
 
+    /// The smallest difference that explains what was seen, without its sign, if each of the last
+    /// two answers bore it out; else zero: a single wrong answer proves nothing.
+    [[nodiscard]] milliseconds confirmed() const;
+
   private:
     /// Finer than what is shown, or the drift between two answers would be nothing.
     struct bounds {
@@ -32,6 +36,8 @@ class clock_estimate {
 
     std::optional<bounds> known_;
     unix_time as_of_{};
+    /// Answers in a row after each of which a difference was proven that is worth a warning.
+    unsigned proofs_ = 0;
 };
 
 }  // namespace syncguard::firestore

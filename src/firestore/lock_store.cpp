@@ -12,6 +12,9 @@ namespace syncguard::firestore {
 
 namespace {
 
+/// Two answers confirm each other; another one may be needed where they do not.
+constexpr int most_questions = 3;
+
 /// What a commit of an acquisition depends on, to see whether it has changed.
 std::string versions_of(const stored_pair& read) {
     return (read.lock ? read.lock->version : "none") + " " +
@@ -92,12 +95,12 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         if (!granted) co_return outcome::locked(time_until_free(*blocking_lock(found, now), now));
         std::string versions = versions_of(found);
         so_far.judge(versions);
-        refuse_with_wrong_clock();
+        co_await refuse_with_wrong_clock(limits);
         auto grant = encode_grant(names, found, *granted);
         const auto written = co_await commit(std::move(grant), std::move(versions), so_far, limits);
         if (!written.empty()) {
             // The answer may be the first that shows the difference: the grant is undone then.
-            refuse_with_wrong_clock();
+            co_await refuse_with_wrong_clock(limits);
             known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
             known.counter = stored_counter{counter_of(granted->fence), written.at(1)};
             held_.remember(what.id, std::move(known));
@@ -149,7 +152,7 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
             }
             so_far.judge(known->version);
         }
-        if (change.lives_on_until()) refuse_with_wrong_clock();
+        if (change.lives_on_until()) co_await refuse_with_wrong_clock(limits);
         auto update = change.encode(*known, now);
         std::string versions = known->version;
         const auto written =
@@ -157,7 +160,8 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
         held_.forget(change.id);
         if (!written.empty()) {
             if (const auto until = change.lives_on_until()) {
-                if (refuses_clock()) {
+                const bool refused = co_await refuses_clock(limits);
+                if (refused) {
                     // The answer was the first that showed the difference. Other clients judge the
                     // end that was written by other clocks: the holder must not rely on it.
                     co_await remove(known->name, written.front(), limits);
@@ -183,7 +187,8 @@ lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& wh
     auto found = co_await read(names, what.key, false, limits);
     const bool locked = blocking_lock(found, now) != nullptr;
     // A wrong clock would remove live locks.
-    if (cleanup_ && !clock_is_wrong() && found.lock && may_be_cleaned_up(found.lock->record, now)) {
+    if (cleanup_ && !suspects_clock() && found.lock && may_be_cleaned_up(found.lock->record, now) &&
+        may_begin_cleanup(names.lock)) {
         remains = std::move(found.lock);
     }
     co_return outcome::yes_or_no(locked);
@@ -213,8 +218,16 @@ lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& what,
 
 lock_store::awaitable<void> lock_store::clean_up(const stored_lock& remains,
                                                  net::interruption& limits) {
-    if (clock_is_wrong()) co_return;
+    if (suspects_clock()) co_return;
     co_await remove(remains.name, remains.version, limits);
+}
+
+/// One removal of a key's lock at a time, and then none for a while: many may ask at once.
+bool lock_store::may_begin_cleanup(const std::string& name) {
+    const auto now = std::chrono::steady_clock::now();
+    if (const auto last = cleanups_.find(name); last && now - *last < longest_cleanup) return false;
+    cleanups_.remember(name, now);
+    return true;
 }
 
 /// One attempt: a lock that stays ends with its TTL.
@@ -363,30 +376,47 @@ void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found,
 }
 
 void lock_store::mind_the_clock() {
-    const auto skew = server_.clocks().value();
-    const bool is_wrong = skew && skew->proven() >= skew_to_warn_of;
+    if (!server_.clocks().value() && !server_.is_emulator() && !has_warned_of_no_time_) {
+        has_warned_of_no_time_ = true;
+        warn(on_warning_, "the answers of " + server_.where() +
+                              " do not tell the time: whether this host's clock is right cannot be "
+                              "checked");
+    }
+    const auto skew = server_.clocks().confirmed();
+    const bool is_wrong = skew >= skew_to_warn_of;
     if (is_wrong && !has_warned_of_clock_) {
         warn(on_warning_, "this host's clock differs from that of " + server_.where() +
-                              " by at least " + std::to_string(skew->proven().count()) +
+                              " by at least " + std::to_string(skew.count()) +
                               " ms; locks need synchronised clocks: check NTP");
     }
     has_warned_of_clock_ = is_wrong;
 }
 
-bool lock_store::clock_is_wrong() const {
+/// By what was heard last, which a single wrong answer suffices for.
+bool lock_store::suspects_clock() const {
     const auto skew = server_.clocks().value();
     return skew && skew->proven() >= skew_to_refuse;
 }
 
-bool lock_store::refuses_clock() const {
-    return on_clock_skew_ == firestore::on_clock_skew::refuse && clock_is_wrong();
+/// Before it refuses, asks for the time anew, until two answers in a row agree that the clock is
+/// wrong or one says that it is right. An extension is otherwise refused before anything is sent,
+/// and a wrong estimate would never be corrected.
+lock_store::awaitable<bool> lock_store::refuses_clock(net::interruption& limits) {
+    if (on_clock_skew_ != firestore::on_clock_skew::refuse) co_return false;
+    for (int questions = 0; questions < most_questions && suspects_clock(); ++questions) {
+        if (questions > 0 && server_.clocks().confirmed() >= skew_to_refuse) break;
+        const bool is_told = co_await server_.ask_for_time(limits);
+        if (!is_told) break;
+    }
+    co_return server_.clocks().confirmed() >= skew_to_refuse;
 }
 
-void lock_store::refuse_with_wrong_clock() const {
-    if (!refuses_clock()) return;
+lock_store::awaitable<void> lock_store::refuse_with_wrong_clock(net::interruption& limits) {
+    const bool refused = co_await refuses_clock(limits);
+    if (!refused) co_return;
     throw lock_error(error_code::service_unavailable,
                      "this host's clock differs from that of " + server_.where() + " by at least " +
-                         std::to_string(server_.clocks().value()->proven().count()) +
+                         std::to_string(server_.clocks().confirmed().count()) +
                          " ms: locks are refused until it is set; check NTP");
 }
 

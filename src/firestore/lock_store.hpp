@@ -14,6 +14,7 @@
 
 #include <boost/asio/awaitable.hpp>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <random>
@@ -22,6 +23,9 @@
 #include <vector>
 
 namespace syncguard::firestore {
+
+/// How long the removal of an ended lock may take, and from its beginning to the next one.
+inline constexpr std::chrono::seconds longest_cleanup{10};
 
 /// What a lock that was granted here looks like in the store, as far as is known. It lets the lock
 /// be released or extended without reading it first.
@@ -51,7 +55,7 @@ class lock_store {
                                              attempts& so_far);
     [[nodiscard]] awaitable<outcome> extend(const extend_request& what, net::interruption& limits,
                                             attempts& so_far);
-    /// `remains` receives the lock that may be cleaned up, if there is one.
+    /// `remains` receives the lock that is to be cleaned up, if there is one.
     [[nodiscard]] awaitable<outcome> is_locked(const is_locked_request& what,
                                                net::interruption& limits,
                                                std::optional<stored_lock>& remains);
@@ -88,6 +92,7 @@ class lock_store {
                                                         std::string_view key,
                                                         const attempts& so_far,
                                                         net::interruption& limits);
+    [[nodiscard]] bool may_begin_cleanup(const std::string& name);
     [[nodiscard]] awaitable<void> remove(const std::string& name, const version& current,
                                          net::interruption& limits);
     template <class Change>
@@ -96,9 +101,9 @@ class lock_store {
 
     void warn_of_duplicates(const std::vector<stored_lock>& found, const lock_id& id) const;
     void mind_the_clock();
-    [[nodiscard]] bool clock_is_wrong() const;
-    [[nodiscard]] bool refuses_clock() const;
-    void refuse_with_wrong_clock() const;
+    [[nodiscard]] bool suspects_clock() const;
+    [[nodiscard]] awaitable<bool> refuses_clock(net::interruption& limits);
+    [[nodiscard]] awaitable<void> refuse_with_wrong_clock(net::interruption& limits);
     [[nodiscard]] double random();
 
     service& server_;
@@ -113,8 +118,11 @@ class lock_store {
     /// The counters of locks that were released here, by the names of the locks: such a key is most
     /// likely still free.
     bounded_memory<std::string, stored_counter> freed_;
+    /// When the last removal of an ended lock began, by the names of the locks.
+    bounded_memory<std::string, std::chrono::steady_clock::time_point> cleanups_;
     std::minstd_rand random_;
     bool has_warned_of_clock_ = false;
+    bool has_warned_of_no_time_ = false;
 };
 
 }  // namespace syncguard::firestore

@@ -59,6 +59,7 @@ service::service(asio::io_context& context, const access& how, const options& st
                  net::lazy_tls_context& tls, net::shown_sockets& shown)
     : clock_(store.clock),
       root_("/v1/" + document_names(store).root() + ":"),
+      is_emulator_(std::holds_alternative<emulator_owner>(how.whose)),
       server_(context,
               {.origin = how.origin,
                .where = how.where,

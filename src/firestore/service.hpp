@@ -53,6 +53,8 @@ class service {
     /// What the server's answers told of its clock so far.
     [[nodiscard]] const clock_estimate& clocks() const noexcept { return clocks_; }
 
+    [[nodiscard]] bool is_emulator() const noexcept { return is_emulator_; }
+
     [[nodiscard]] token_source& tokens() noexcept { return tokens_; }
     [[nodiscard]] const token_source& tokens() const noexcept { return tokens_; }
 
@@ -62,6 +64,7 @@ class service {
 
     const wall_clock clock_;
     const std::string root_;
+    const bool is_emulator_;
     net::http_pool server_;
     token_source tokens_;
     clock_estimate clocks_;

@@ -3,6 +3,13 @@
 #include "support/eventually.hpp"
 #include "support/firestore_proxy.hpp"
 
+#include <syncguard/async.hpp>
+
+#include <boost/asio/use_future.hpp>
+
+#include <future>
+#include <vector>
+
 namespace syncguard::test {
 namespace {
 
@@ -46,6 +53,36 @@ TEST_F(firestore_cleanup, happens_only_where_it_was_asked_for) {
     clock_.advance(20s);
     EXPECT_FALSE(open().is_locked("k"));
     EXPECT_TRUE(is_stored());
+}
+
+TEST_F(firestore_cleanup, removes_a_lock_once_however_many_ask_and_then_pauses) {
+    firestore_proxy proxy(project_->port());
+    const firestore::backend cleaning({.project = project_->name(),
+                                       .emulator_host = proxy.host(),
+                                       .cleanup_in_is_locked = true,
+                                       .clock = clock_.as_wall_clock()},
+                                      {.operation_timeout = 20s});
+    clock_.advance(20s);
+    proxy.fail_all("commit", {.status = 503, .word = "UNAVAILABLE"});
+    for (int round = 0; round < 3; ++round) {
+        std::vector<std::future<bool>> answers;
+        for (int i = 0; i < 32; ++i)
+            answers.push_back(async_is_locked(cleaning, "k", {}, boost::asio::use_future));
+        for (auto& each : answers)
+            EXPECT_FALSE(each.get());
+        ASSERT_TRUE(eventually([&] { return proxy.requests("commit") >= 1; }));
+    }
+    EXPECT_EQ(proxy.requests("commit"), 1U);
+}
+
+TEST_F(firestore_cleanup, of_one_key_does_not_delay_that_of_another) {
+    project_->put("locks", "other",
+                  lock_fields(lock_id::generate().to_string(), clock_.now() + 10s, "other"));
+    const auto cleaning = open({.cleanup_in_is_locked = true});
+    clock_.advance(20s);
+    EXPECT_FALSE(cleaning.is_locked("k"));
+    EXPECT_FALSE(cleaning.is_locked("other"));
+    EXPECT_TRUE(eventually([&] { return !is_stored() && !project_->fields("locks", "other"); }));
 }
 
 TEST_F(firestore_cleanup, does_not_remove_what_has_become_another_lock_meanwhile) {

@@ -50,6 +50,25 @@ TEST(the_clocks, are_judged_anew_when_one_was_set) {
     EXPECT_EQ(clocks.value()->proven(), 0ms);
 }
 
+TEST(the_clocks, are_confirmed_apart_by_two_answers_in_a_row) {
+    clock_estimate clocks;
+    const auto answer = [&](std::int64_t date, std::int64_t at) {
+        clocks.add(second(date), at_ms(at), at_ms(at + 20));
+    };
+    answer(100, 100'500);
+    answer(160, 100'600);
+    EXPECT_GE(clocks.value()->proven(), 58s);
+    EXPECT_EQ(clocks.confirmed(), 0ms) << "only one answer says so";
+    answer(100, 100'700);
+    EXPECT_EQ(clocks.confirmed(), 0ms);
+    answer(160, 100'800);
+    EXPECT_EQ(clocks.confirmed(), 0ms) << "the two were not in a row";
+    answer(160, 100'900);
+    EXPECT_GE(clocks.confirmed(), 58s);
+    answer(40, 101'000);
+    EXPECT_EQ(clocks.confirmed(), 0ms) << "the two contradict each other";
+}
+
 /// Answers of a server whose clock is that far ahead, each of which took 20 ms.
 void hear(clock_estimate& clocks, std::int64_t at, std::int64_t ahead) {
     clocks.add(second((at + ahead + 10) / 1000), at_ms(at), at_ms(at + 20));

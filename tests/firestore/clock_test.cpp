@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 namespace syncguard::test {
 namespace {
@@ -237,6 +238,75 @@ TEST_F(clock_check, a_client_whose_clock_is_wrong_removes_no_lock) {
     (void)locks.is_locked("k");
     (void)locks.is_locked("k");
     EXPECT_FALSE(eventually([&] { return commits > 0; }, 500ms));
+}
+
+/// Lets the server show a wrong time once, and the right one from then on.
+std::function<std::string()> wrong_once() {
+    return [first = true]() mutable { return ahead_by(std::exchange(first, false) ? 60s : 0s)(); };
+}
+
+TEST_F(clock_check, one_wrong_answer_does_not_keep_a_lease_from_being_extended) {
+    google_.show_date(ahead_by(0ms));
+    const auto locks = open(firestore::on_clock_skew::refuse);
+    auto lease = locks.acquire("k", {.ttl = 30s});
+    ASSERT_TRUE(lease);
+    google_.show_date(wrong_once());
+    (void)locks.is_locked("other");
+    EXPECT_TRUE(lease->extend({.ttl = 30s}).ok);
+    EXPECT_TRUE(lease->valid());
+    EXPECT_TRUE(warnings_.all().empty());
+}
+
+TEST_F(clock_check, one_wrong_answer_to_a_commit_undoes_nothing) {
+    google_.show_date(ahead_by(0ms));
+    const auto locks = open(firestore::on_clock_skew::refuse);
+    ASSERT_TRUE(locks.acquire("k")->release().ok);
+    google_.show_date(wrong_once());
+    auto lease = locks.acquire("k", {.ttl = 30s});
+    ASSERT_TRUE(lease);
+    google_.show_date(wrong_once());
+    EXPECT_TRUE(lease->extend({.ttl = 30s}).ok);
+    EXPECT_TRUE(lease->valid());
+}
+
+TEST_F(clock_check, extensions_go_on_when_the_clock_has_been_set_right) {
+    google_.show_date(ahead_by(0ms));
+    const auto locks = open(firestore::on_clock_skew::refuse);
+    auto lease = locks.acquire("k", {.ttl = 30s});
+    ASSERT_TRUE(lease);
+    google_.show_date(ahead_by(60s));
+    for (int i = 0; i < 3; ++i)
+        (void)locks.is_locked("other");
+    expect_error(error_code::service_unavailable, [&] { (void)lease->extend({.ttl = 30s}); });
+    google_.show_date(ahead_by(0ms));
+    EXPECT_TRUE(lease->extend({.ttl = 30s}).ok);
+    EXPECT_TRUE(lease->valid());
+}
+
+TEST_F(clock_check, locks_and_warns_once_where_the_server_does_not_tell_the_time) {
+    auto store = options(firestore::on_clock_skew::refuse);
+    store.emulator_host.clear();
+    store.endpoint = google_.endpoint();
+    const local_token_server tokens;
+    const service_account_file account(tokens.url());
+    store.credentials_file = account.path();
+    const firestore::backend locks(store, {.operation_timeout = 20s,
+                                           .on_release_error = {},
+                                           .dispose_timeout = {},
+                                           .on_warning = warnings_.handler()});
+    for (int i = 0; i < 3; ++i) {
+        auto lease = locks.acquire("k" + std::to_string(i), {.ttl = 30s});
+        ASSERT_TRUE(lease);
+        EXPECT_TRUE(lease->extend({.ttl = 30s}).ok);
+    }
+    const auto messages = warnings_.all();
+    ASSERT_EQ(messages.size(), 1U);
+    EXPECT_NE(messages[0].find("do not tell the time"), std::string::npos) << messages[0];
+}
+
+TEST_F(clock_check, an_emulator_that_does_not_tell_the_time_is_not_warned_of) {
+    EXPECT_TRUE(open(firestore::on_clock_skew::refuse).acquire("k"));
+    EXPECT_TRUE(warnings_.all().empty());
 }
 
 TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_if_told_to_but_always_releases) {
