@@ -74,8 +74,10 @@ bool fails_in_line(long nth, std::size_t timers) {
     });
     others.clear();
     holds = false;
+    context.run_for(5s);
+    context.restart();
     begin(third);
-    context.run_for(10s);
+    context.run_for(5s);
     EXPECT_EQ(first, result::answered) << "allocation " << nth;
     EXPECT_EQ(third, result::answered) << "allocation " << nth;
     return struck;
