@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../core/file_descriptor.hpp"
+#include "../core/library_thread.hpp"
 
 #include <boost/intrusive/list.hpp>
 #include <boost/system/error_code.hpp>
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <mutex>
 
 namespace syncguard::net {
@@ -36,22 +36,11 @@ class shown_sockets {
     /// It blocks the signals of its thread, because a signal handler may fork, or take long.
     class no_fork {
       public:
-        explicit no_fork(shown_sockets& sockets) noexcept : sockets_(sockets) {
-            sigset_t all;
-            ::sigfillset(&all);
-            ::pthread_sigmask(SIG_SETMASK, &all, &former_mask_);
-            sockets_.mutex_.lock();
-        }
-        no_fork(const no_fork&) = delete;
-        no_fork& operator=(const no_fork&) = delete;
-        ~no_fork() {
-            sockets_.mutex_.unlock();
-            ::pthread_sigmask(SIG_SETMASK, &former_mask_, nullptr);
-        }
+        explicit no_fork(shown_sockets& sockets) noexcept : lock_(sockets.mutex_) {}
 
       private:
-        shown_sockets& sockets_;
-        sigset_t former_mask_{};
+        signals_blocked blocked_;
+        std::lock_guard<std::mutex> lock_;
     };
 
     /// Replaces the socket of the entry. A negative number is no socket.
