@@ -4,6 +4,7 @@
 #include "support/eventually.hpp"
 #include "support/owned_fd.hpp"
 
+#include <boost/asio/post.hpp>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -82,6 +83,10 @@ class errand_runner : public net::driven {
         return driver_.drive_if_mine(done, until);
     }
     void end() { driver_.end(); }
+    /// Something that comes from the network, as far as the driver can tell.
+    void let_come(std::function<void()> what) {
+        boost::asio::post(driver_.context(), std::move(what));
+    }
     /// What the loop has not got round to.
     std::size_t run_what_the_loop_holds() { return driver_.context().poll(); }
 
@@ -457,6 +462,22 @@ TEST_F(io_driver_test, a_step_comes_at_the_time_that_the_last_one_asked_for) {
     });
     runner_->perform(what);
     EXPECT_EQ(runner_->steps(), 2);
+}
+
+TEST_F(io_driver_test, what_comes_is_taken_in_though_the_next_step_is_always_due) {
+    const auto errand_of_thread = runner_->start();
+    EXPECT_TRUE(eventually([&] { return runner_->errands_open() == 1; }));
+    const auto caller = call();
+    runner_->in_next_step([&] { runner_->wake_at(steady_clock::now()); });
+    runner_->nudge();
+    EXPECT_TRUE(
+        eventually([&, before = runner_->steps()] { return runner_->steps() > before + 100; }));
+    const auto taken_in = std::make_shared<std::atomic<bool>>(false);
+    runner_->let_come([taken_in] { *taken_in = true; });
+    EXPECT_TRUE(eventually([&] { return taken_in->load(); }));
+    runner_->let_finish(errand_of_thread);
+    runner_->let_finish(caller->what);
+    caller->returned.get();
 }
 
 TEST_F(io_driver_test, only_who_drives_can_drive_on) {
