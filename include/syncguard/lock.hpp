@@ -86,8 +86,8 @@ void refuse_if_expired(lease_core& lease);
 /// attempt. Throws `lock_error`:
 /// `acquisition_timeout` when retries or time run out (its `cause()` is the last failure if the
 /// store did not answer at the end), `aborted` when `options.stop` is requested,
-/// `invalid_argument`, and system failures of the first attempt. Who has begun to wait goes on
-/// through failures of the store.
+/// `invalid_argument`, and system failures of the first attempt other than `rate_limited`. Who has
+/// begun to wait goes on through failures of the store.
 ///
 /// Waiting: where the store tells when the lock becomes free, this ends the pause between two
 /// attempts, and does not count as a retry. Callers of one backend that wait for the same key do so

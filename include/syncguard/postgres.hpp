@@ -39,9 +39,10 @@ struct options {
 
     /// How many connections there are at most for operations that come at the same time; others
     /// wait their turn. Beside them one is kept for extensions, so that renewals do not wait behind
-    /// others, and one listens for releases once somebody has waited for a lock. A connection whose
-    /// call was cancelled or took too long is kept until its answer comes, for up to five seconds;
-    /// there may be up to `pool_size` of these.
+    /// others, and one listens for releases once somebody has waited for a lock. A client that only
+    /// waits has one connection, and none while the server refuses it one for having too many
+    /// clients. A connection whose call was cancelled or took too long is kept until its answer
+    /// comes, for up to five seconds; there may be up to `pool_size` of these.
     std::size_t pool_size = 10;
 
     /// How long making a connection may take, over all hosts. A `connect_timeout` in `connection`

@@ -139,7 +139,12 @@ class waiting_caller {
             } catch (const lock_error& failure) {
                 const bool own_deadline =
                     failure.code() == error_code::network_timeout && left() <= milliseconds{0};
-                if (!own_deadline && !(is_waiting_ && may_pass(failure.code()))) throw;
+                // The store has too many clients, perhaps because they all wait for this lock.
+                const bool is_crowded =
+                    failure.code() == error_code::rate_limited && options_.retry.max_retries > 0;
+                if (!own_deadline && !is_crowded && !(is_waiting_ && may_pass(failure.code()))) {
+                    throw;
+                }
                 last_failure_ = std::current_exception();
                 if (first) {
                     const auto pause = tells_when_free_ ? failure_pause : look_pause();

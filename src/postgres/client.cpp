@@ -57,6 +57,11 @@ constexpr milliseconds longest_draining{5'000};
 /// How long the end of a client waits for its last cancel requests to be sent.
 constexpr milliseconds patience_with_cancel_requests{200};
 
+/// How long it is assumed that a server has no connection left.
+constexpr milliseconds longest_crowd{10'000};
+/// How long an operation waits for a connection that listens and is in use, before another is made.
+constexpr milliseconds patience_with_lookout{500};
+
 /// Before an operation is repeated while the client's end waits for it.
 constexpr milliseconds pause_at_the_end{100};
 
@@ -76,6 +81,10 @@ milliseconds with_jitter(milliseconds whole) {
 }
 
 }  // namespace
+
+bool operation::may_free_a_key() const noexcept {
+    return call_.takes_patience && (call_.enter == nullptr || call_.always_enters);
+}
 
 bool operation::needs_lane() const noexcept {
     if (alone_ || call_.always_enters) return call_.enter != nullptr || call_.takes_patience;
@@ -114,12 +123,7 @@ client::client(const options& store)
       pool_size_(store.pool_size),
       statement_timeout_(bounded(store.statement_timeout)),
       desk_(*this, where()),
-      lookout_(
-          [this](connection::listener& told) {
-              return std::make_shared<connection>(desk_.driver().context(), target_, shown_sockets_,
-                                                  told);
-          },
-          *this) {}
+      lookout_(*this) {}
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
@@ -169,6 +173,7 @@ net::driven::wishes client::step() {
     end_silent_greetings(now);
     look_after_draining(now);
     lookout_.step(now);
+    look_after_listening_link(now);
     send_waiting();
     connect_if_needed(now);
     announce_ended();
@@ -347,7 +352,7 @@ std::size_t client::lists_under_way() const {
 link* client::idle_link(bool reserved) const {
     // The last ones are there only for rushes, and rest first.
     const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& each) {
-        return each->is_idle() && each->reserved == reserved;
+        return each->is_idle() && each->reserved == reserved && !each->listens;
     });
     return found == links_.end() ? nullptr : found->get();
 }
@@ -361,12 +366,76 @@ link* client::usable_link(bool reserved) {
     return nullptr;
 }
 
+// The connection of the lookout: a client that waits for a lock, and does nothing else, has no
+// other.
+
+link* client::listening_link() const {
+    const auto found =
+        std::find_if(links_.begin(), links_.end(), [](const auto& each) { return each->listens; });
+    return found == links_.end() ? nullptr : found->get();
+}
+
+/// What is under way there keeps notifications back: not what may take long, if others wait to be
+/// notified and another connection can be had.
+bool client::may_use_listening_link(const operation& next) const {
+    return lounge_.empty() || !next.needs_lane() || why_not_connected_;
+}
+
+/// Null also if the pool has another, which will be free some time.
+link* client::usable_listening_link(const operation& next) {
+    link* const listening = listening_link();
+    const bool has_others = std::any_of(links_.begin(), links_.end(), [](const auto& each) {
+        return each->ready && !each->reserved && !each->listens && !each->draining;
+    });
+    if (listening == nullptr || !listening->is_idle() || has_others) return nullptr;
+    if (!may_use_listening_link(next)) return nullptr;
+    return listening->wire->is_alive() ? listening : nullptr;
+}
+
+/// Until when an operation waits for it; the past if there is none.
+time_point client::listening_link_is_free_by() const {
+    const link* const listening = listening_link();
+    if (listening == nullptr || listening->draining) return {};
+    return lookout_.busy_since().value_or(listening->busy_since) + patience_with_lookout;
+}
+
+std::shared_ptr<connection> client::connection_for_lookout() {
+    link* const idle = usable_link(false);
+    if (idle == nullptr) return nullptr;
+    idle->listens = true;
+    return idle->wire;
+}
+
+bool client::connection_is_free() const {
+    const link* const listening = listening_link();
+    return listening != nullptr && listening->is_idle();
+}
+
+void client::look_after_listening_link(time_point now) {
+    if (gives_up_connections(now)) {
+        if (connection_is_free()) lookout_.be_deaf_for(longest_crowd);
+        if (admitted_ == 0) close_idle_links();
+    }
+    link* const listening = listening_link();
+    if (listening == nullptr || lookout_.has_connection()) return;
+    listening->listens = false;
+    on_closed(*listening,
+              {error_code::service_unavailable, "the connection to " + where() + " was closed"});
+}
+
+/// The server has no connection left, perhaps not for those either who hold locks and must extend
+/// them: a client that only waits does so without a connection.
+bool client::gives_up_connections(time_point now) const {
+    return now < crowded_until_ && !has_been_granted_;
+}
+
 void client::send_waiting() {
     if (!urgent_.empty()) {
         if (link* const kept = usable_link(true)) send(*kept, urgent_);
     }
     while (auto* const queue = next_queue()) {
-        link* const idle = usable_link(false);
+        link* idle = usable_link(false);
+        if (idle == nullptr) idle = usable_listening_link(queue->front());
         if (idle == nullptr) return;
         send(*idle, *queue);
     }
@@ -447,6 +516,7 @@ void client::connect_if_needed(time_point now) {
     std::size_t kept = 0;
     std::size_t kept_and_draining = 0;
     for (const auto& each : links_) {
+        if (each->listens) continue;
         ++(each->reserved ? kept : connections);
         if (each->draining && now >= each->draining->replace_at) {
             ++(each->reserved ? kept_and_draining : draining);
@@ -460,7 +530,12 @@ void client::connect_if_needed(time_point now) {
     const std::size_t most_connections = pool_size_ + std::min(draining, pool_size_);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
-    const std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
+    std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
+    if (wanted == 1 && connections == 0 && now < listening_link_is_free_by() &&
+        may_use_listening_link(next_queue()->front())) {
+        wanted = 0;
+    }
+    if (lookout_.needs_connection(now)) ++wanted;
     while (connections < most_connections && coming < wanted) {
         connect(false);
         ++connections;
@@ -503,9 +578,13 @@ time_point client::next_wakeup(time_point now) const {
         if (each->ready || each->busy_since == time_point{}) continue;
         next = std::min<time_point>(next, each->busy_since + target_.connect_timeout);
     }
-    if (somebody_waits() && now < connect_not_before_) next = std::min(next, connect_not_before_);
+    if (const auto by = listening_link_is_free_by(); somebody_waits() && now < by) {
+        next = std::min(next, by);
+    }
+    const bool wants_connection = somebody_waits() || lookout_.needs_connection(now);
+    if (wants_connection && now < connect_not_before_) next = std::min(next, connect_not_before_);
     if (tasks_wanted() != 1) next = std::min<time_point>(next, now + longest_gathering);
-    return std::min(next, lookout_.next_wakeup());
+    return std::min(next, lookout_.next_wakeup(now));
 }
 
 /// How many operations must come before they are looked at.
@@ -568,6 +647,7 @@ void client::on_reply(link& which, const row_list& rows) {
         throw lock_error(error_code::internal,
                          where() + " gave an answer that does not fit the question");
     }
+    if (which.listens && all.front()->may_free_a_key()) lookout_.look_again_at_all();
     if (all.front()->call_.has_deadline) which.set_server_clock(clock_in(rows, where()));
     static const row none;
     for (std::size_t i = 0; i < all.size(); ++i)
@@ -593,6 +673,7 @@ void client::take_answer(const std::shared_ptr<operation>& what, const row& answ
         }
     }
     if (what->answer(answer)) {
+        has_been_granted_ = has_been_granted_ || what->was_granted();
         set_ended(what);
     } else if (what->is_unwanted()) {
         fail(what, cancelled_by_caller());
@@ -695,35 +776,49 @@ void client::on_closed(link& which, const lock_error& why) {
 }
 
 void client::on_no_connection(const lock_error& why) {
-    connect_not_before_ = steady_clock::now() + net::reconnect_delay(++failed_connections_);
+    const auto now = steady_clock::now();
+    const bool is_crowded = why.code() == error_code::rate_limited;
+    // Those who compete for the last connection come at different times.
+    const milliseconds pause = net::reconnect_delay(++failed_connections_);
+    connect_not_before_ = now + (is_crowded ? with_jitter(pause) : pause);
     why_not_connected_ = why;
+    if (is_crowded) crowded_until_ = now + longest_crowd;
     // Where there are others, one of them will be free some time.
     if (std::any_of(links_.begin(), links_.end(),
                     [](const auto& each) { return each->ready && !each->reserved; })) {
         return;
     }
+    if (lookout_.needs_connection(now)) lookout_.be_deaf_for(is_crowded ? longest_crowd : pause);
+    // A lock ends if it is not extended, and is held for too long if it is not released. A
+    // connection may become free before the deadlines of these.
+    const auto outlasts = [&](const operation& each) {
+        return each.persists() || (is_crowded && each.has_priority());
+    };
     // Those that are held back first, or they would take the places of others.
     for (auto each = held_back_.begin(); each != held_back_.end();) {
         operation& next = *each++;
-        if (!next.persists()) fail(next.self_, why);
+        if (!outlasts(next)) fail(next.self_, why);
     }
     for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
         for (auto each = queue->begin(); each != queue->end();) {
             operation& next = *each++;
-            if (!next.persists()) fail(next.self_, why);
+            if (!outlasts(next)) fail(next.self_, why);
         }
     }
 }
 
 /// Nobody waits for an answer from it.
 void client::close(link& which) {
+    if (std::exchange(which.listens, false)) lookout_.lose_connection();
     const auto position = std::find_if(links_.begin(), links_.end(),
                                        [&](const auto& each) { return each.get() == &which; });
     links_.erase(position);
 }
 
 void client::close_idle_links() {
-    std::erase_if(links_, [](const auto& each) { return each->is_idle(); });
+    for (std::size_t i = links_.size(); i-- > 0;) {
+        if (links_[i]->is_idle()) close(*links_[i]);
+    }
 }
 
 // What becomes of connections whose answer nobody waits for.
@@ -741,10 +836,11 @@ void client::drain(link& which, bool may_cancel_now) {
 /// A cancel request that comes late would hit the next transaction.
 void client::end_draining(link& which) {
     const auto in_use = std::count_if(links_.begin(), links_.end(), [&](const auto& each) {
-        return each->reserved == which.reserved && !each->draining;
+        return each->reserved == which.reserved && !each->draining && !each->listens;
     });
     const auto most = which.reserved ? 1 : pool_size_;
-    if (which.draining->is_cancelled || static_cast<std::size_t>(in_use) >= most) {
+    if (which.draining->is_cancelled ||
+        (!which.listens && static_cast<std::size_t>(in_use) >= most)) {
         close(which);
     } else {
         which.draining.reset();
@@ -808,7 +904,7 @@ void client::set_ended(const std::shared_ptr<operation>& what) {
 void client::let_linger(operation& what, const operation::patience& how, time_point sent_at) {
     auto prospect = lookout::prospect::cannot_be_told;
     try {
-        prospect = lookout_.watch(how.key, sent_at);
+        if (!gives_up_connections(steady_clock::now())) prospect = lookout_.watch(how.key, sent_at);
         if (prospect == lookout::prospect::will_be_told) {
             what.place_in_lounge_ = lounge_.emplace(how.key, &what);
         }

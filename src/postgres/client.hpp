@@ -108,6 +108,9 @@ class operation : public net::order,
     /// It has ended and the client is done with it: whoever is interested may be told.
     virtual void announce() noexcept {}
 
+    /// Whether it has ended with a lock.
+    [[nodiscard]] virtual bool was_granted() const noexcept { return false; }
+
     /// Whether a connection is kept for its kind.
     [[nodiscard]] virtual bool is_urgent() const noexcept { return false; }
 
@@ -136,6 +139,7 @@ class operation : public net::order,
     };
     enum class state { waiting, sent, lingering, pausing, ended };
 
+    [[nodiscard]] bool may_free_a_key() const noexcept;
     /// Whether it may wait on the server for long: only one at a time does for each lane.
     [[nodiscard]] bool needs_lane() const noexcept;
     [[nodiscard]] lane its_lane() const noexcept;
@@ -210,6 +214,12 @@ class client : public net::driven, private lookout::audience {
     [[nodiscard]] std::size_t tasks_wanted() const;
     [[nodiscard]] link* idle_link(bool reserved) const;
     [[nodiscard]] link* usable_link(bool reserved);
+    [[nodiscard]] link* listening_link() const;
+    [[nodiscard]] time_point listening_link_is_free_by() const;
+    [[nodiscard]] bool may_use_listening_link(const operation& next) const;
+    [[nodiscard]] link* usable_listening_link(const operation& next);
+    void look_after_listening_link(time_point now);
+    [[nodiscard]] bool gives_up_connections(time_point now) const;
     void greet(link& which);
     void end_silent_greetings(time_point now);
     [[nodiscard]] operation_queue* next_queue();
@@ -248,6 +258,8 @@ class client : public net::driven, private lookout::audience {
     void look_again_at_everything() override;
     void expect_nothing() override;
     [[nodiscard]] bool still_awaits(const std::string& key) const override;
+    [[nodiscard]] std::shared_ptr<connection> connection_for_lookout() override;
+    [[nodiscard]] bool connection_is_free() const override;
     void let_linger(operation& what, const operation::patience& how, time_point sent_at);
     void resume(operation& what) noexcept;
 
@@ -299,7 +311,10 @@ class client : public net::driven, private lookout::audience {
     /// There has been one: a connection is kept for the next, before it finds none free.
     bool extensions_come_ = false;
     time_point keep_one_not_before_{};
-    bool ending_ = false;  ///< The end has come: nothing is put off for long.
+    /// The server had no connection left a short time ago.
+    time_point crowded_until_{};
+    bool has_been_granted_ = false;  ///< Some lock, which may have to be extended.
+    bool ending_ = false;            ///< The end has come: nothing is put off for long.
     /// Until a pooler shows that what was prepared is not there the next time.
     bool named_statements_ = true;
     unsigned failed_connections_ = 0;

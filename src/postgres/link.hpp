@@ -7,6 +7,8 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 namespace syncguard::postgres {
 
@@ -21,8 +23,9 @@ class link final : public connection::listener {
 
     std::shared_ptr<connection> wire;
     const bool reserved;
-    bool ready = false;   ///< It has been greeted.
-    bool proved = false;  ///< It has brought an answer to an operation.
+    bool listens = false;  ///< The lookout uses it, too.
+    bool ready = false;    ///< It has been greeted.
+    bool proved = false;   ///< It has brought an answer to an operation.
     /// In the order of the rows that will come.
     operation_list busy_with;
     bool with_many_alike = false;  ///< That is what it is busy with, be it one.
@@ -37,7 +40,12 @@ class link final : public connection::listener {
     };
     std::optional<draining_times> draining;
 
-    [[nodiscard]] bool is_idle() const noexcept { return ready && busy_with.empty(); }
+    [[nodiscard]] bool is_idle() const noexcept {
+        return ready && busy_with.empty() && !is_asked_by_lookout();
+    }
+    [[nodiscard]] bool is_asked_by_lookout() const noexcept {
+        return listens && owner_.lookout_.busy_since().has_value();
+    }
 
     /// The server's clock as an answer told it, to a question that was sent at `busy_since`. The
     /// server has read it since then, perhaps after a long wait: what fits to that, stays.
@@ -55,9 +63,27 @@ class link final : public connection::listener {
 
   private:
     void on_ready() override { owner_.greet(*this); }
-    void on_reply(const row_list& rows) override { owner_.on_reply(*this, rows); }
-    void on_refused(const refusal& why) override { owner_.on_refused(*this, why); }
-    void on_closed(const lock_error& why) override { owner_.on_closed(*this, why); }
+    void on_reply(const row_list& rows) override {
+        if (is_asked_by_lookout()) {
+            owner_.lookout_.on_reply(rows);
+        } else {
+            owner_.on_reply(*this, rows);
+        }
+    }
+    void on_refused(const refusal& why) override {
+        if (is_asked_by_lookout()) {
+            owner_.lookout_.on_refused();
+        } else {
+            owner_.on_refused(*this, why);
+        }
+    }
+    void on_closed(const lock_error& why) override {
+        if (std::exchange(listens, false)) owner_.lookout_.on_closed();
+        owner_.on_closed(*this, why);
+    }
+    void on_notification(const std::string& number) override {
+        if (listens) owner_.lookout_.on_notification(number);
+    }
 
     /// Two steady times are as far apart as these.
     [[nodiscard]] static unix_time at(time_point when) noexcept {

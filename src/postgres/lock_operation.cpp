@@ -165,6 +165,10 @@ void lock_operation::lose() noexcept {
     if (!in_doubt_) undo();
 }
 
+bool lock_operation::was_granted() const noexcept {
+    return std::holds_alternative<acquire_request>(what_) && inquiry_.answer.ok;
+}
+
 bool lock_operation::is_urgent() const noexcept {
     return std::holds_alternative<extend_request>(what_);
 }

@@ -33,12 +33,6 @@ constexpr auto pause_behind_a_pooler = 1h;
 
 }  // namespace
 
-lookout::lookout(connector connect, audience& told) : connect_(std::move(connect)), told_(told) {}
-
-lookout::~lookout() {
-    hang_up();
-}
-
 lookout::prospect lookout::watch(const std::string& key, time_point since) {
     const auto now = steady_clock::now();
     if (now < deaf_until_) return prospect::cannot_be_told;
@@ -59,12 +53,8 @@ void lookout::step(time_point now) {
         lose_connection();
         return;
     }
-    if (!wire_ && !keys_.empty() && now >= connect_not_before_) {
-        auto made = connect_(*this);
-        made->open();
-        wire_ = std::move(made);
-    }
-    if (!ready_ || busy_since_) return;
+    if (needs_connection(now)) wire_ = told_.connection_for_lookout();
+    if (!wire_ || busy_since_ || !told_.connection_is_free()) return;
     try {
         send_changes(now);
     } catch (const std::bad_alloc&) {
@@ -74,10 +64,18 @@ void lookout::step(time_point now) {
     }
 }
 
-lookout::time_point lookout::next_wakeup() const {
+bool lookout::needs_connection(time_point now) const {
+    return !wire_ && !keys_.empty() && now >= connect_not_before_;
+}
+
+/// After a step. A connection that is made or becomes free is an event of its own.
+lookout::time_point lookout::next_wakeup(time_point now) const {
     if (busy_since_) return *busy_since_ + longest_answer;
-    if (!wire_ && !keys_.empty()) return connect_not_before_;
-    if (!ready_) return time_point::max();
+    if (!wire_) {
+        return keys_.empty() || now >= connect_not_before_ ? time_point::max()
+                                                           : connect_not_before_;
+    }
+    if (!told_.connection_is_free()) return time_point::max();
     auto next = next_tidying_;
     for (const auto& [key, what] : keys_) {
         if (what.refused_since) next = std::min(next, what.ask_not_before);
@@ -132,17 +130,15 @@ text_list lookout::take_unwanted(time_point now) {
     return unwanted;
 }
 
-void lookout::on_ready() {
-    ready_ = true;
-}
-
 void lookout::on_reply(const row_list& rows) {
     busy_since_.reset();
     if (!trusted_) {
         // A pooler changes the session under its clients: nothing would be heard, and the flags
-        // would stay.
-        trusted_ = rows.size() == 1 && rows[0].size() == 1 && rows[0][0] == wire_->server_process();
-        if (!trusted_) be_deaf_for(pause_behind_a_pooler);
+        // would stay. Once, it may have chosen the same one by chance.
+        const bool is_same_session =
+            rows.size() == 1 && rows[0].size() == 1 && rows[0][0] == wire_->server_process();
+        trusted_ = std::exchange(was_same_session_, is_same_session) && is_same_session;
+        if (!is_same_session) be_deaf_for(pause_behind_a_pooler);
         return;
     }
     auto answer = rows.begin();
@@ -171,11 +167,11 @@ void lookout::take_flag(const std::string& key, watched& what, const row& answer
                                                                    shortest_pause, longest_pause);
 }
 
-void lookout::on_refused(const refusal& /*why*/) {
+void lookout::on_refused() {
     be_deaf_for(pause_after_a_refusal);
 }
 
-void lookout::on_closed(const lock_error& /*why*/) {
+void lookout::on_closed() {
     if (trusted_) {
         lose_connection();
     } else {
@@ -195,7 +191,13 @@ void lookout::lower_all() {
     be_deaf_for(pause_after_a_refusal);
 }
 
-/// Those who wait look again, and if they find a key locked, it is watched on a new one.
+void lookout::look_again_at_all() {
+    for (auto& [key, what] : keys_) {
+        what.last_news = steady_clock::now();
+        told_.look_again(key);
+    }
+}
+
 void lookout::lose_connection() {
     hang_up();
     connect_not_before_ = steady_clock::now() + pause_after_a_loss;
@@ -211,8 +213,8 @@ void lookout::be_deaf_for(std::chrono::milliseconds pause) {
 void lookout::hang_up() noexcept {
     if (wire_) wire_->close();
     wire_.reset();
-    ready_ = false;
     trusted_ = false;
+    was_same_session_ = false;
     busy_since_.reset();
     keys_.clear();
     next_tidying_ = time_point::max();

@@ -1,5 +1,7 @@
-/// Hears of released locks: one connection that listens, and on it a flag for each key that
-/// somebody here waits for, by which whoever releases it knows that somebody wants to be told.
+/// Hears of released locks: on one connection of the client it listens, and has a flag for each key
+/// that an operation of the client waits for, by which the client that releases the key knows that
+/// it has to notify. Operations use the same connection, so that a client that waits needs only
+/// one.
 #pragma once
 
 #include "connection.hpp"
@@ -7,7 +9,6 @@
 #include "text_list.hpp"
 
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,7 +17,7 @@
 namespace syncguard::postgres {
 
 /// Everything happens on the thread that runs the context.
-class lookout final : private connection::listener {
+class lookout final {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
@@ -29,6 +30,11 @@ class lookout final : private connection::listener {
         /// Nothing is watched any more, nor can be for a while.
         virtual void expect_nothing() = 0;
         [[nodiscard]] virtual bool still_awaits(const std::string& key) const = 0;
+        /// An idle connection, which is the lookout's from then on; null if there is none now. The
+        /// lookout is asked again by a call of `step` when there may be one.
+        [[nodiscard]] virtual std::shared_ptr<connection> connection_for_lookout() = 0;
+        /// Whether no operation is under way on that connection.
+        [[nodiscard]] virtual bool connection_is_free() const = 0;
 
         audience() = default;
         audience(const audience&) = delete;
@@ -36,13 +42,10 @@ class lookout final : private connection::listener {
         virtual ~audience() = default;
     };
 
-    /// Makes a connection that tells its listener.
-    using connector = std::function<std::shared_ptr<connection>(connection::listener&)>;
-
-    lookout(connector connect, audience& told);
+    explicit lookout(audience& told) : told_(told) {}
     lookout(const lookout&) = delete;
     lookout& operator=(const lookout&) = delete;
-    ~lookout() override;
+    ~lookout() { hang_up(); }
 
     enum class prospect { will_be_told, look_again, cannot_be_told };
 
@@ -52,10 +55,32 @@ class lookout final : private connection::listener {
     /// The server's table of locks is full: makes room there, and raises no flag for a while.
     void lower_all();
 
+    /// Keys may have become free by a transaction on its own connection, which does not notify its
+    /// own session.
+    void look_again_at_all();
+
+    /// Ends the connection. Those who wait look again, and if they find a key locked, it is watched
+    /// on another connection.
+    void lose_connection();
+    /// Ends the connection; nothing is watched until that time is over.
+    void be_deaf_for(std::chrono::milliseconds pause);
+
     /// Sends what is to be sent, and ends what took too long or is no longer wanted.
     void step(time_point now);
-    [[nodiscard]] time_point next_wakeup() const;
+    [[nodiscard]] time_point next_wakeup(time_point now) const;
     [[nodiscard]] bool has_work() const { return !keys_.empty() || busy_since_; }
+    [[nodiscard]] bool needs_connection(time_point now) const;
+    [[nodiscard]] bool has_connection() const noexcept { return wire_ != nullptr; }
+    /// Since when an answer to the lookout is under way on its connection.
+    [[nodiscard]] const std::optional<time_point>& busy_since() const noexcept {
+        return busy_since_;
+    }
+
+    // What the connection tells: answers to the lookout, its end, and notifications.
+    void on_reply(const row_list& rows);
+    void on_refused();
+    void on_closed();
+    void on_notification(const std::string& number);
 
   private:
     struct watched {
@@ -69,28 +94,19 @@ class lookout final : private connection::listener {
         time_point last_wanted{};
     };
 
-    void on_ready() override;
-    void on_reply(const row_list& rows) override;
-    void on_refused(const refusal& why) override;
-    void on_closed(const lock_error& why) override;
-    void on_notification(const std::string& number) override;
-
     void send_changes(time_point now);
     void send(const transaction& what, time_point now);
     [[nodiscard]] text_list take_unwanted(time_point now);
     void take_flag(const std::string& key, watched& what, const row& answer);
-    void lose_connection();
-    void be_deaf_for(std::chrono::milliseconds pause);
     void hang_up() noexcept;
 
-    const connector connect_;
     audience& told_;
     const lookout_statements sql_;
 
     std::shared_ptr<connection> wire_;
-    bool ready_ = false;
     /// It is known that what is said on the wire stays in one session.
     bool trusted_ = false;
+    bool was_same_session_ = false;  ///< At the first of two questions.
     std::optional<time_point> busy_since_;
     std::map<std::string, watched, std::less<>> keys_;
     time_point deaf_until_{};

@@ -2,6 +2,7 @@
 #include "support/postgres_server.hpp"
 #include "workspace.hpp"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,26 @@ TEST_F(commands_on_postgres, run_releases_though_the_server_was_away_when_its_co
     EXPECT_EQ(0, result.exit_code) << result.err;
     EXPECT_EQ("", result.err);
     EXPECT_EQ("free\n", on_postgres({"status", "k"}).out);
+}
+
+TEST_F(commands_on_postgres, more_wait_at_the_same_time_than_the_server_has_connections) {
+    const syncguard::test::postgres_server small(
+        {.settings = {"max_connections=12", "max_wal_senders=0"}});
+    const std::vector<std::string> options = {"--backend", small.url(), "k"};
+    const auto holder =
+        start_script(options, "echo > began; while [ ! -e end ]; do sleep 0.01; done");
+    (void)await_file("began");
+    std::vector<std::unique_ptr<process>> waiting;
+    for (int i = 0; i < 24; ++i)
+        waiting.push_back(start_script(options, "true"));
+    EXPECT_TRUE(eventually(
+        [&] { return small.log().find("too many clients already") != std::string::npos; }));
+    touch("end");
+    EXPECT_EQ(0, holder->wait(2 * patience).exit_code);
+    for (const auto& each : waiting) {
+        const auto result = each->wait(2 * patience);
+        EXPECT_EQ(0, result.exit_code) << result.err;
+    }
 }
 
 TEST_F(commands_on_postgres, a_server_that_is_down_is_named_and_its_password_is_not) {

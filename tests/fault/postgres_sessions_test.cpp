@@ -34,6 +34,22 @@ class postgres_sessions : public postgres_fault {
         return number("SELECT count(*) FROM pg_locks WHERE NOT granted");
     }
 
+    /// Some client waits to be notified of a release.
+    static bool is_one_flag_up() {
+        return number(
+                   "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 "
+                   "AND granted") == 1;
+    }
+
+    /// One that may have so many sessions.
+    static void make_role(const std::string& name, int sessions) {
+        server().run("DO $$ BEGIN CREATE ROLE " + name + " LOGIN CONNECTION LIMIT " +
+                     std::to_string(sessions) +
+                     "; EXCEPTION WHEN duplicate_object THEN NULL; END $$; "
+                     "GRANT ALL ON syncguard_locks, syncguard_fence_counters TO " +
+                     name);
+    }
+
     static std::string key(int i) { return "k" + std::to_string(i); }
 
     static void store_expired_lock(const std::string& key) {
@@ -249,6 +265,124 @@ TEST_F(postgres_sessions, a_cancelled_call_is_not_repeated_after_a_serialization
     });
     expect_error(error_code::aborted,
                  [&] { (void)locks.acquire("k", {.timeout = 10min}, stop.get_token()); });
+}
+
+/// The sessions of clients with this name.
+std::string sessions_named(const std::string& name) {
+    return "FROM pg_stat_activity WHERE application_name = '" + name + "'";
+}
+
+lock_options waiting_by_notification() {
+    return {.ttl = 60s,
+            .timeout = 1min,
+            .retry = {.max_retries = 1000,
+                      .retry_delay = 1min,
+                      .backoff = backoff::fixed,
+                      .jitter = jitter::none}};
+}
+
+TEST_F(postgres_sessions, a_client_that_waits_has_one_connection_and_uses_it_when_it_is_told) {
+    const postgres::backend holder({.connection = server().url()}, quiet());
+    auto held = holder.acquire("k", {.ttl = 60s});
+    const auto waiters = [] { return number("SELECT count(*) " + sessions_named("waiter")); };
+    std::jthread waiting([&] {
+        const postgres::backend locks(
+            {.connection = server().url() + "&application_name=waiter", .pool_size = 1}, quiet());
+        const auto begin = steady_clock::now();
+        auto lease = acquire_with_retries(locks, "k", waiting_by_notification());
+        EXPECT_LT(steady_clock::now() - begin, 30s);
+        EXPECT_EQ(waiters(), 1);
+        EXPECT_TRUE(lease.release().ok);
+    });
+    EXPECT_TRUE(eventually(is_one_flag_up));
+    EXPECT_EQ(waiters(), 1);
+    EXPECT_TRUE(held->release().ok);
+}
+
+TEST_F(postgres_sessions,
+       a_release_on_the_only_connection_wakes_those_who_wait_in_the_same_client) {
+    make_role("lonely", 1);
+    auto url = server().url();
+    url.replace(url.find("postgres@"), 8, "lonely");
+    const postgres::backend locks({.connection = url}, quiet());
+    auto held = locks.acquire("k", {.ttl = 60s});
+    const auto begin = steady_clock::now();
+    std::jthread waiting([&] {
+        EXPECT_NO_THROW(
+            EXPECT_TRUE(acquire_with_retries(locks, "k", waiting_by_notification()).release().ok));
+        EXPECT_LT(steady_clock::now() - begin, 30s);
+    });
+    EXPECT_TRUE(eventually(is_one_flag_up));
+    EXPECT_TRUE(held->release().ok);
+}
+
+TEST_F(postgres_sessions, a_call_that_waits_on_the_server_keeps_no_notification_back) {
+    const postgres::backend holder({.connection = server().url()}, quiet());
+    auto held = holder.acquire("k", {.ttl = 60s});
+    auto other = server().connect();
+    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('stuck'))");
+    const postgres::backend locks({.connection = server().url()}, quiet());
+    std::jthread waiting([&] {
+        EXPECT_NO_THROW(
+            EXPECT_TRUE(acquire_with_retries(locks, "k", waiting_by_notification()).release().ok));
+    });
+    EXPECT_TRUE(eventually(is_one_flag_up));
+    std::jthread calling(
+        [&] { EXPECT_NO_THROW((void)locks.acquire("stuck", {.ttl = 60s, .timeout = 30s})); });
+    EXPECT_TRUE(eventually([] { return waiting_sessions() == 1; }));
+    EXPECT_TRUE(held->release().ok);
+    waiting.join();
+    EXPECT_EQ(waiting_sessions(), 1);
+    other.run("COMMIT");
+}
+
+TEST_F(postgres_sessions, holders_reconnect_and_extend_though_waiters_want_every_connection) {
+    make_role("crowded", 3);
+    auto url = server().url() + "&application_name=";
+    url.replace(url.find("postgres@"), 8, "crowded");
+    const postgres::backend holder({.connection = url + "holder"}, quiet());
+    auto lease = acquire_with_retries(holder, "k", {.ttl = 3s});
+    lease.keep_alive();
+    const auto end_of_lock = [] {
+        return number("SELECT max(expires_at_ms) FROM syncguard_locks");
+    };
+    const auto extended_after = [&](long end) {
+        return eventually([&] { return end_of_lock() > end; }, 10s);
+    };
+    EXPECT_TRUE(extended_after(end_of_lock()));
+    const auto logged_before = server().log().size();
+    std::vector<std::jthread> waiting;
+    for (int i = 0; i < 4; ++i) {
+        waiting.emplace_back([&] {
+            const postgres::backend locks({.connection = url + "waiter"}, quiet());
+            EXPECT_NO_THROW(EXPECT_TRUE(
+                acquire_with_retries(locks, "k",
+                                     {.ttl = 60s,
+                                      .timeout = 1min,
+                                      .retry = {.max_retries = retry_policy::unlimited_retries,
+                                                .retry_delay = 50ms,
+                                                .max_delay = 250ms}})
+                    .release()
+                    .ok));
+        });
+    }
+    // So many that each of those without a connection has had one.
+    EXPECT_TRUE(eventually([&] {
+        const auto log = server().log().substr(logged_before);
+        const std::string refusal = "too many connections for role \"crowded\"";
+        int refusals = 0;
+        for (auto at = log.find(refusal); at != std::string::npos; at = log.find(refusal, at + 1))
+            ++refusals;
+        return refusals >= 15;
+    }));
+    for (int i = 0; i < 3; ++i) {
+        server().run("SELECT pg_terminate_backend(pid) " + sessions_named("holder"));
+        const auto before = end_of_lock();
+        EXPECT_TRUE(extended_after(before));
+        EXPECT_TRUE(extended_after(before + 1'000));
+        EXPECT_TRUE(lease.valid());
+    }
+    EXPECT_TRUE(lease.release().ok);
 }
 
 TEST_F(postgres_sessions, unlimited_timeouts_are_no_times_in_the_past) {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,8 +20,7 @@ namespace {
 const std::string flags =
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
 const std::string listeners =
-    "FROM pg_stat_activity WHERE query LIKE '%advisory_lock_shared%' "
-    "AND pid <> pg_backend_pid()";
+    "FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
 
 class waiting_on_postgres : public on_postgres {
   protected:
@@ -273,7 +273,7 @@ TEST_F(waiting_on_postgres, behind_a_pooler_it_goes_by_retries_and_leaves_nothin
     EXPECT_EQ(server().value(flags), "0");
 }
 
-TEST_F(waiting_on_postgres, where_no_connection_is_left_to_listen_it_goes_by_retries) {
+TEST_F(waiting_on_postgres, one_connection_is_enough_to_attempt_and_to_be_woken) {
     server().run(
         "DROP ROLE IF EXISTS poor; CREATE ROLE poor LOGIN CONNECTION LIMIT 1; "
         "GRANT ALL ON syncguard_locks, syncguard_fence_counters TO poor");
@@ -281,17 +281,31 @@ TEST_F(waiting_on_postgres, where_no_connection_is_left_to_listen_it_goes_by_ret
     url.replace(url.find("postgres@"), 8, "poor");
     const auto id = take(open(), "k", 600s);
     const auto locks = open({.connection = url, .pool_size = 1});
-    std::atomic<bool> granted{false};
-    std::jthread waiting([&] {
-        EXPECT_TRUE(acquire_with_retries(locks, "k", retrying_every(20ms)).valid());
-        granted = true;
-    });
-    EXPECT_TRUE(eventually([] {
-        return server().log().find("too many connections for role \"poor\"") != std::string::npos;
-    }));
-    EXPECT_FALSE(granted);
+    const auto begin = std::chrono::steady_clock::now();
+    std::jthread waiting(
+        [&] { EXPECT_TRUE(acquire_with_retries(locks, "k", hardly_ever_retrying()).valid()); });
+    EXPECT_TRUE(eventually(somebody_waits));
     EXPECT_TRUE(open().release(id.str()).ok);
-    EXPECT_TRUE(eventually([&] { return granted.load(); }));
+    waiting.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
+}
+
+TEST_F(waiting_on_postgres,
+       where_no_connection_is_left_it_goes_by_retries_from_the_first_attempt_on) {
+    server().run(
+        "DROP ROLE IF EXISTS poorest; CREATE ROLE poorest LOGIN CONNECTION LIMIT 1; "
+        "GRANT ALL ON syncguard_locks, syncguard_fence_counters TO poorest");
+    auto url = server().url();
+    url.replace(url.find("postgres@"), 8, "poorest");
+    std::optional<postgres_connection> other(url);
+    const auto locks = open({.connection = url, .pool_size = 1});
+    std::jthread waiting(
+        [&] { EXPECT_TRUE(acquire_with_retries(locks, "k", retrying_every(20ms)).valid()); });
+    EXPECT_TRUE(eventually([] {
+        return server().log().find("too many connections for role \"poorest\"") !=
+               std::string::npos;
+    }));
+    other.reset();
 }
 
 TEST_F(waiting_on_postgres, of_many_threads_that_wait_one_asks_the_server) {
