@@ -123,7 +123,7 @@ client::client(const options& store)
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
-    for (auto* const each : {&waiting_, &urgent_, &alike_})
+    for (auto* const each : {&waiting_, &urgent_, &releases_, &alike_})
         each->clear();
     lanes_.clear();
     held_back_.clear();
@@ -283,7 +283,8 @@ void client::leave_lane(operation& what) noexcept {
 
 operation_queue& client::queue_of(const operation& what) {
     if (what.is_urgent()) return urgent_;
-    return what.call_.takes_lists && !what.call_.always_enters && !what.alone_ ? alike_ : waiting_;
+    if (!what.call_.takes_lists || what.call_.always_enters || what.alone_) return waiting_;
+    return what.has_priority() ? releases_ : alike_;
 }
 
 void client::end_overdue(time_point now) {
@@ -321,18 +322,18 @@ void client::end_overdue(time_point now) {
 // Who goes next, and where.
 
 bool client::somebody_waits() const {
-    return !waiting_.empty() || !urgent_.empty() || !alike_.empty();
+    return !waiting_.empty() || !urgent_.empty() || !releases_.empty() || !alike_.empty();
 }
 
-/// Where the one is who has waited longest and may go; null if there is none.
+/// The queue whose front is sent next; null if none may be sent. Extensions and releases go before
+/// the others, which go in the order of their arrival.
 operation_queue* client::next_queue() {
-    operation_queue* next = nullptr;
-    for (auto* const each : {&waiting_, &urgent_, &alike_}) {
-        if (each->empty()) continue;
-        if (each == &alike_ && lists_under_way() >= most_lists_under_way) continue;
-        if (next == nullptr || each->front().turn_ < next->front().turn_) next = each;
-    }
-    return next;
+    if (!urgent_.empty()) return &urgent_;
+    const bool may_send_list = lists_under_way() < most_lists_under_way;
+    if (!releases_.empty() && may_send_list) return &releases_;
+    if (alike_.empty() || !may_send_list) return waiting_.empty() ? nullptr : &waiting_;
+    if (waiting_.empty()) return &alike_;
+    return alike_.front().turn_ < waiting_.front().turn_ ? &alike_ : &waiting_;
 }
 
 std::size_t client::lists_under_way() const {
@@ -379,7 +380,7 @@ void client::send(link& on, operation_queue& from) {
     on.busy_with.push_back(from.front().self_);
     dequeue(from.front());
     const bool alone = on.busy_with.front()->alone_;
-    on.with_many_alike = &from == &alike_;
+    on.with_many_alike = &from == &alike_ || &from == &releases_;
     on.busy_since = steady_clock::now();
     if (on.with_many_alike) gather(on, from);
     for (const auto& each : on.busy_with) {
@@ -460,7 +461,8 @@ void client::connect_if_needed(time_point now) {
     const std::size_t most_connections = pool_size_ + std::min(draining, pool_size_);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
-    const std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
+    const std::size_t wanted =
+        waiting_.size() + urgent_.size() + std::min(releases_.size() + alike_.size(), lists);
     while (connections < most_connections && coming < wanted) {
         connect(false);
         ++connections;
@@ -707,7 +709,7 @@ void client::on_no_connection(const lock_error& why) {
         operation& next = *each++;
         if (!next.persists()) fail(next.self_, why);
     }
-    for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
+    for (auto* const queue : {&waiting_, &urgent_, &releases_, &alike_}) {
         for (auto each = queue->begin(); each != queue->end();) {
             operation& next = *each++;
             if (!next.persists()) fail(next.self_, why);

@@ -268,7 +268,8 @@ class client : public net::driven, private lookout::audience {
     std::vector<std::shared_ptr<net::order>> withdrawn_;
     operation_queue waiting_;
     operation_queue urgent_;
-    operation_queue alike_;  ///< Those that may travel together.
+    operation_queue releases_;  ///< Those that may travel together.
+    operation_queue alike_;     ///< Others that may travel together.
     /// Of each lane the one that may go, from its place in a queue to its end.
     boost::intrusive::set<operation, boost::intrusive::base_hook<lane_hook>,
                           boost::intrusive::key_of_value<operation::lane_of>>
