@@ -82,12 +82,11 @@ void refuse_if_expired(lease_core& lease);
 
 }  // namespace detail
 
-/// Acquires with the retries of `lock()`, for those who want a lease. There is always at least one
-/// attempt. Throws `lock_error`:
-/// `acquisition_timeout` when retries or time run out (its `cause()` is the last failure if the
-/// store did not answer at the end), `aborted` when `options.stop` is requested,
-/// `invalid_argument`, and system failures of the first attempt. Who has begun to wait goes on
-/// through failures of the store.
+/// Acquires with the retries of `lock()`, and returns a lease. There is always at least one
+/// attempt. Throws `lock_error`: `acquisition_timeout` when retries or time run out (its `cause()`
+/// is the last failure if the store did not answer at the end), `aborted` when `options.stop` is
+/// requested, `invalid_argument`, and system failures of the first attempt. A caller that has begun
+/// to wait goes on through failures of the store.
 ///
 /// Waiting: if the store sends a notification when the lock becomes free, this ends the pause
 /// between two attempts, and does not count as a retry. Callers of one backend that wait for the

@@ -7,8 +7,8 @@ namespace syncguard {
 
 /// While this object exists, `pthread_cancel` has no effect on the calling thread; a pending
 /// cancellation takes effect later. A cancelled thread unwinds its stack from the function in which
-/// it waits. If the unwinding reaches `noexcept` or a `catch (...)` that does not rethrow, the
-/// process is terminated; otherwise it would leave a started operation unfinished.
+/// it waits. That terminates the process if the unwinding reaches `noexcept` or a `catch (...)`
+/// that does not rethrow, and in any case leaves the operation unfinished.
 class deferred_cancellation {
   public:
     deferred_cancellation() noexcept {

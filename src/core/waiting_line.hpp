@@ -94,7 +94,7 @@ class waiting_line : private fork_participant {
     [[nodiscard]] std::chrono::steady_clock::time_point yields_until(std::string_view key);
 
   private:
-    /// What this client knows of its own latest grant of a key.
+    /// The latest grant of a key to this client.
     struct hold {
         std::size_t key_hash = 0;
         std::uint64_t counter = 0;

@@ -130,8 +130,9 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
         auto known = so_far.is_first() ? held_.find(change.id) : std::nullopt;
         if (!known || !is_live(known->expires_at, now)) {
             const auto found = co_await find(change.id, key, limits);
-            // The stored state may come from an extension that was sent after the read began. So
-            // the TTL of this extension counts from the time after the read.
+            // An extension that was sent after the read began may have been executed before it. The
+            // lease then counts the TTL of this extension from the time when that one was sent, so
+            // the stored expiry must not count from an earlier time.
             now = clock_();
             const auto chosen = choose_owned(found, change.id, now);
             if (chosen.is_ambiguous) {

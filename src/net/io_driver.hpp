@@ -148,9 +148,9 @@ class io_driver {
     void wake_finished() noexcept { dormitory_.wake(std::exchange(finished_sleepers_, {})); }
 
     /// From now on only the driver's own thread runs the loop, until `unreserve` has been called as
-    /// often. A caller that drives now hands over after its current step. Until then each call
-    /// costs a change of threads, but no caller can delay the tasks of others. Throws
-    /// `std::system_error` if no thread can be started.
+    /// often. A caller that drives now hands over after its current step. While a reservation
+    /// exists, each call costs a change of threads, but no caller can delay the tasks of others.
+    /// Throws `std::system_error` if no thread can be started.
     void reserve_for_own_thread();
     void unreserve() noexcept;
 

@@ -67,7 +67,7 @@ class operation : public net::order,
         /// Whether the server is asked to notify of changes of the key during that time.
         bool watches = true;
     };
-    /// `notified`: it was sent again because the server told of a change of the key.
+    /// `notified`: it was sent again because the server reported a change of the key.
     [[nodiscard]] virtual std::optional<patience> wait_after(const script_reply& /*reply*/,
                                                              bool /*notified*/) {
         return std::nullopt;

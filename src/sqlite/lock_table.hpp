@@ -44,7 +44,7 @@ class lock_table {
     [[nodiscard]] bool any_ended_before(const host_time& time);
     /// Erases locks that ended before the given time and, if this boot is known, the locks of
     /// another boot that have the latest ends. Other locks of another boot are erased when
-    /// `boot_ms` reaches their ends. Reads no more rows than it may erase.
+    /// `boot_ms` passes their ends. Reads no more rows than it may erase.
     void erase_some_ended_before(const host_time& time);
     static constexpr int most_erased_at_once = 100;
 
