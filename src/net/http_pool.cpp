@@ -32,7 +32,7 @@ class http_pool::place {
     http_pool& pool_;
 };
 
-/// Waits in line for a connection, from its construction to its end, however it ends.
+/// A caller that waits for a connection. It is in the queue from its construction to its end.
 class http_pool::waiter {
   public:
     waiter(http_pool& pool, line& queue)
@@ -50,14 +50,14 @@ class http_pool::waiter {
         }
     }
 
-    /// Called when it has been taken out of the line.
+    /// Called when the waiter has been removed from the queue.
     void come(std::unique_ptr<http_connection> connection) {
         has_come_ = true;
         connection_ = std::move(connection);
         turn.cancel();
     }
 
-    /// When it has come. Null: the caller may make a connection.
+    /// Call this after `come`. Null: the caller may open a connection.
     [[nodiscard]] std::unique_ptr<http_connection> take() {
         is_taken_ = true;
         return std::move(connection_);

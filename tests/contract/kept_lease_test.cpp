@@ -79,7 +79,7 @@ class kept_lease : public testing::TestWithParam<store_kind> {
     static constexpr milliseconds ttl = 3s;
     static inline const std::array<std::string, 2> wanted{"wanted:1", "wanted:2"};
 
-    /// Threads that wait for locks, each in its own call, and have nothing else to do.
+    /// Threads that wait for locks, each in its own call. They do nothing else.
     std::vector<std::jthread> waiting_threads() {
         std::vector<std::jthread> threads;
         for (const auto& key : wanted) {
@@ -93,7 +93,7 @@ class kept_lease : public testing::TestWithParam<store_kind> {
                                                    {.timeout = milliseconds::max(),
                                                     .retry = {.max_retries = 1'000'000},
                                                     .stop = stop});
-                    } catch (const lock_error&) {  // it was told to stop
+                    } catch (const lock_error&) {  // the test has requested stop
                     }
                 });
             const auto tid = thread_number.get();

@@ -121,7 +121,7 @@ class stopped_sessions {
         for (const pid_t each : pids_)
             ::kill(each, SIGCONT);
     }
-    /// Whether the server has done what was sent to one of them meanwhile.
+    /// Whether the server has executed what was sent to one of them in the meantime.
     [[nodiscard]] bool one_is_done() const {
         return std::any_of(pids_.begin(), pids_.end(), [&](pid_t each) {
             const auto state = server_.run(

@@ -57,8 +57,8 @@ FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind IN ('r
 GRANT USAGE ON SCHEMA planted TO PUBLIC;
 )sql";
 
-/// Each with a schema of another role before the tables' own: searched after the system's own, as
-/// it is unless said otherwise, and before it.
+/// Search paths with a schema of another role before that of the tables. `pg_catalog` is searched
+/// before that schema, which is the default, or after it.
 class postgres_search_path : public testing::TestWithParam<std::string> {
   protected:
     [[nodiscard]] static postgres_server& server() {
