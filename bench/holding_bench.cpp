@@ -90,8 +90,8 @@ medians hold_many() {
             {"bytes_per_lease", static_cast<double>(bytes) / static_cast<double>(leases)}};
 }
 
-/// What other callers pay while a lease is kept: the library's thread performs their I/O, too. No
-/// bar hangs on it.
+/// The cost for other callers while a lease is kept: the library's thread performs their I/O as
+/// well. This result has no limit to meet.
 medians pairs_beside_a_kept_lease() {
     const test::redis_server server;
     const redis::backend locks({.host = "127.0.0.1", .port = server.port()});

@@ -16,7 +16,7 @@ int main() {
     if (auto lease = locks.acquire("payment:42", {.ttl = 30s})) {
         charge(lease->fence());  // the resource refuses a fence smaller than one it has seen
     } else {
-        std::cout << "somebody else is charging it\n";
+        std::cout << "another holder is charging it\n";
     }  // released here
 }
 // [lease]

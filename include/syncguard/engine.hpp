@@ -133,11 +133,11 @@ class engine {
     /// to watch the key.
     [[nodiscard]] virtual bool tells_when_free() const noexcept { return false; }
 
-    /// While the returned object lives, the engine performs I/O on threads of its own only, so that
-    /// no caller's thread can delay asynchronous calls: a signal handler may hold it up. Leases
-    /// that are renewed ask for it, several at a time. The engine outlives the object. Null, the
-    /// default: the engine never performs the I/O of others on a caller's thread. Throws
-    /// `std::system_error` if no thread can be started.
+    /// While the returned object exists, the engine performs its I/O only on its own threads.
+    /// Otherwise a caller's thread may perform it for all callers, and a signal handler on that
+    /// thread can delay asynchronous calls. Each renewed lease holds one such object; the engine
+    /// outlives them. Null, the default: the engine never performs the I/O of one caller on the
+    /// thread of another. Throws `std::system_error` if no thread can be started.
     [[nodiscard]] virtual std::shared_ptr<const void> reserve_io_thread() { return nullptr; }
 
     /// Blocking form. Throws `lock_error`.

@@ -39,8 +39,8 @@ struct error_context {
 /// Copying never throws.
 class lock_error : public std::runtime_error {
   public:
-    /// `cause` is the failure that led to this one. An exception that the caller happens to handle
-    /// is none.
+    /// `cause` is the failure that led to this one. An exception that the caller is handling at
+    /// that moment does not become the cause by itself.
     lock_error(error_code code, const std::string& message, error_context context = {},
                std::exception_ptr cause = nullptr);
 

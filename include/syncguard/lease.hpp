@@ -30,8 +30,9 @@ concept has_fence = requires(const T& value) {
 /// (`backend_options::clock_drift`), and never ask the store: they end before the lock does.
 ///
 /// - Destruction releases the lock, waits at most `backend_options::dispose_timeout` where set, and
-///   never throws: failures go to `on_release_error` (options.hpp says on which thread). A lease
-///   that an asynchronous call made does not wait; its release goes on in the background.
+///   never throws: failures go to `on_release_error` (options.hpp says on which thread). The
+///   destructor of a lease from an asynchronous call does not wait; the release goes on in the
+///   background.
 /// - Fork: only the process that acquired a lock holds it. In a child process, however it was
 ///   created, the lease is invalid, and its destruction does nothing.
 /// - Loss: `keep_alive` renews the lock; `on_lost` and `stop_token` tell when it is lost, however
@@ -76,10 +77,11 @@ class [[nodiscard]] lease {
         return core_ ? core_->remaining() : milliseconds{0};
     }
 
-    /// Releases now. `ok` is true once; later calls do nothing and say false. After a `lock_error`
-    /// nobody knows whether the store still has the lock: the lease is not valid any more, and may
-    /// be released again, at the latest by the destructor. A call that is refused before it asks
-    /// the store, for a negative timeout or a stop request, leaves the lease as it was.
+    /// Releases now. `ok` is true once; later calls do nothing and return false. After a
+    /// `lock_error` it is unknown whether the store still has the lock: the lease is not valid any
+    /// more, and may be released again, at the latest by the destructor. A call that is refused
+    /// before it asks the store, because of a negative timeout or a stop request, leaves the lease
+    /// as it was.
     release_result release(const call_options& options = {}, std::stop_token stop = {}) {
         return core_->release(options, std::move(stop));
     }
@@ -95,13 +97,13 @@ class [[nodiscard]] lease {
         return core_->extend(options, std::move(stop));
     }
 
-    /// Renews the lock until the lease ends: a third of the TTL after it was last renewed, and
-    /// again after a short pause where that fails, until the deadline. One thread looks after all
-    /// leases of a process; this call and the renewals block nobody. Networked engines perform
-    /// their I/O on a thread of their own meanwhile, so that renewals do not depend on what callers
-    /// do, for instance in signal handlers; that makes other calls slower. `release()`, `detach()`
-    /// and the destructor end it before they do anything else. It ends with a loss, too, which
-    /// `on_lost` and `stop_token` tell of.
+    /// Renews the lock until the lease ends: a third of the TTL after the latest renewal, and again
+    /// after a short pause if a renewal fails, until the deadline. One thread schedules the
+    /// renewals of all leases of a process; neither this call nor the renewals block other callers.
+    /// While the lease is renewed, a networked engine performs its I/O on its own thread, so that
+    /// renewals do not depend on callers' threads, which may be in signal handlers; this makes
+    /// other calls slower. `release()`, `detach()` and the destructor end the renewals before they
+    /// do anything else. A loss ends them, too; `on_lost` and `stop_token` report it.
     ///
     /// Called again, it changes the TTL. On a lease that is not held any more it does nothing.
     /// Throws `lock_error`: `invalid_argument` for a TTL that is not acceptable, `internal` where

@@ -82,24 +82,23 @@ void refuse_if_expired(lease_core& lease);
 
 }  // namespace detail
 
-/// Acquires with the retries of `lock()`, for those who want a lease. There is always at least one
-/// attempt. Throws `lock_error`:
-/// `acquisition_timeout` when retries or time run out (its `cause()` is the last failure if the
-/// store did not answer at the end), `aborted` when `options.stop` is requested,
-/// `invalid_argument`, and system failures of the first attempt other than `rate_limited`. Who has
-/// begun to wait goes on through failures of the store.
+/// Acquires with the retries of `lock()`, and returns a lease. There is always at least one
+/// attempt. Throws `lock_error`: `acquisition_timeout` when retries or time run out (its `cause()`
+/// is the last failure if the store did not answer at the end), `aborted` when `options.stop` is
+/// requested, `invalid_argument`, and system failures of the first attempt other than
+/// `rate_limited`. A caller that has begun to wait goes on through failures of the store.
 ///
-/// Waiting: where the store tells when the lock becomes free, this ends the pause between two
-/// attempts, and does not count as a retry. Callers of one backend that wait for the same key do so
-/// in the order in which they came; the first asks the store, the others only shortly before their
-/// time is over.
+/// Waiting: if the store sends a notification when the lock becomes free, this ends the pause
+/// between two attempts, and does not count as a retry. Callers of one backend that wait for the
+/// same key are served in the order of their arrival; the first one asks the store, the others ask
+/// only shortly before their time is over.
 ///
-/// Where the store does not tell, each caller makes its own attempts, in no order. The first in
-/// line also looks in between, at least every 300 ms or after the first pause of its policy if that
-/// is longer; such looks do not count as retries. A client that has just released a key leaves it
-/// to other clients before it asks for it again: if others were granted it since its own former
-/// grant, for as long as it had held it, from 20 to 300 ms; else 300 ms after each two seconds in
-/// which it has had the key again and again.
+/// If the store sends no notifications, each caller makes its own attempts, in no order. The first
+/// caller in the queue makes additional attempts in between, at least every 300 ms, or after the
+/// first pause of its policy if that is longer; these do not count as retries. A client that has
+/// just released a key leaves it to other clients before it asks for it again: if others were
+/// granted the key since its own previous grant, it pauses for as long as it had held the key, from
+/// 20 to 300 ms; otherwise it pauses for 300 ms after every two seconds of repeated acquisitions.
 ///
 /// Thread cancellation (`pthread_cancel`) takes effect after the call; `options.stop` ends the
 /// waiting.

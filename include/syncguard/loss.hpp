@@ -7,14 +7,14 @@
 ///   `stop_token` or `keep_alive`. They tell at the latest when the lease's own deadline passes,
 ///   whatever the network does (within a second after the machine was suspended); `valid()` knows
 ///   even before them.
-/// - How often: once for each lease. After `release()`, `detach()` or the destructor has begun,
-///   nothing is told, but a handler that runs, or whose stop token was requested, goes on. The
-///   destructor of a lease that a blocking call made waits for it, unless it runs on a thread that
-///   calls handlers, be it for another lease.
-/// - Handlers of different leases may run at the same time, and none waits for another to return:
-///   a thread is started where all are busy. Of leases that are lost together, the stop tokens are
-///   requested before any handler runs. Renewals are never delayed by handlers. What a handler
-///   throws is swallowed; a `std::stop_callback` must not throw.
+/// - How often: once for each lease. After `release()`, `detach()` or the destructor has begun, no
+///   loss is reported, but a handler that is already running, or whose stop token was already
+///   requested, goes on. The destructor of a lease from a blocking call waits for that handler,
+///   unless the destructor itself runs on a thread that calls handlers, even for another lease.
+/// - Handlers of different leases may run at the same time, and none waits until another one has
+///   returned: if all threads are busy, another is started. If several leases are lost together,
+///   stop is requested on all their stop tokens before any handler runs. Handlers never delay
+///   renewals. An exception from a handler is swallowed; a `std::stop_callback` must not throw.
 /// - Fork: in a child nothing is renewed and nothing is told of what the parent holds; the parent
 ///   goes on.
 #pragma once

@@ -67,9 +67,9 @@ struct release_error_context {
 ///
 /// - If the destructor of the lease, or `lock()`, waits for the release: on the calling thread,
 ///   before it returns. A failure after `dispose_timeout` is not reported again.
-/// - If it does not wait, because an asynchronous call made the lease or an asynchronous release
-///   was in flight: on a thread of the library that runs nothing but handlers, after the
-///   destructor has returned.
+/// - If the destructor does not wait, because the lease came from an asynchronous call or an
+///   asynchronous release was under way: on a thread of the library that runs only handlers, after
+///   the destructor has returned.
 ///
 /// It never runs inside an unrelated call. What it throws is swallowed.
 using release_error_handler =

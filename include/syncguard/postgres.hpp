@@ -29,20 +29,20 @@ struct table_names {
 
 struct options {
     /// What libpq understands: `postgres://user:password@host:port/database?sslmode=...`, or
-    /// `host=... dbname=...`. Several hosts are tried in turn until one is as
-    /// `target_session_attrs` wants it, which is `read-write` by default: a standby may lag behind
-    /// and not know the latest locks. What is not said comes from the environment (PGHOST, ...),
-    /// a service file or a password file, as with every libpq program.
+    /// `host=... dbname=...`. Several hosts are tried in turn until one satisfies
+    /// `target_session_attrs`, which is `read-write` by default: a standby may lag behind and not
+    /// know the latest locks. Missing values come from the environment (PGHOST, ...), a service
+    /// file or a password file, as with every libpq program.
     std::string connection{};
 
     table_names tables{};
 
-    /// How many connections there are at most for operations that come at the same time; others
-    /// wait their turn. Beside them one is kept for extensions, so that renewals do not wait behind
-    /// others, and one listens for releases once somebody has waited for a lock. A client that only
-    /// waits has one connection, and none while the server refuses it one for having too many
-    /// clients. A connection whose call was cancelled or took too long is kept until its answer
-    /// comes, for up to five seconds; there may be up to `pool_size` of these.
+    /// The maximum number of connections for concurrent operations; further operations wait. In
+    /// addition, one connection is reserved for extensions, so that renewals do not wait behind
+    /// other operations, and one listens for releases once a caller has waited for a lock. A client
+    /// that only waits has one connection, and none while the server refuses it for having too many
+    /// clients. If a call was cancelled or took too long, its connection is kept until the answer
+    /// comes, for up to five seconds; there may be up to `pool_size` such connections in addition.
     std::size_t pool_size = 10;
 
     /// How long making a connection may take, over all hosts. A `connect_timeout` in `connection`

@@ -27,7 +27,8 @@ struct lock_event {
     /// there is a live lock. A system failure is false, without a reason.
     bool ok = false;
     std::optional<std::string> key_hash;  ///< Where the operation names a key.
-    /// Where it names, or made, a lock id, and `include_lock_id_hash` permits.
+    /// The operation names a lock id, or an acquisition created one, and `include_lock_id_hash`
+    /// permits it.
     std::optional<std::string> lock_id_hash;
     std::optional<failure_reason> reason;
     std::optional<std::string> key;      ///< Raw. Only where `include_raw` permits.
@@ -44,7 +45,7 @@ struct telemetry_options {
     std::variant<bool, std::function<bool(const lock_event&)>> include_raw = false;
 
     /// Whether events carry `lock_id_hash`. Without it, events of one lock can still be related by
-    /// `key_hash`. Who knows the hash of a lock id knows most of the id's bits; see SECURITY.md.
+    /// `key_hash`. The hash of a lock id reveals most of the bits of the id; see SECURITY.md.
     bool include_lock_id_hash = true;
 
     /// Events that may wait for a slow `on_event`. Further ones are dropped, and counted.
@@ -96,9 +97,10 @@ class observed_backend : public basic_backend<Capabilities> {
 /// for their arguments never reach the store and make no event. Throws `lock_error`
 /// (invalid_argument) if `on_event` is empty or `queue_capacity` is zero.
 ///
-/// When the last copy of the wrapped backend goes, events that wait are delivered first, for up to
-/// a second. Then those that are left are dropped, and `backend_options::on_warning` is told how
-/// many; a call of `on_event` that has not returned by then goes on after the end.
+/// When the last copy of the wrapped backend is destroyed, queued events are delivered first, for
+/// up to a second. Then the remaining events are dropped, and `backend_options::on_warning`
+/// receives their number; a call of `on_event` that has not returned by then goes on after the
+/// destruction.
 template <lock_backend B>
 [[nodiscard]] observed_backend<typename B::capabilities_type> with_telemetry(
     const B& backend, telemetry_options options) {

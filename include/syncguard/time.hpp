@@ -23,8 +23,8 @@ inline constexpr milliseconds time_tolerance{1000};
     return expires_at > now - time_tolerance;
 }
 
-/// How long after `now` a lock can still be live, if nothing happens to it. `expires_at` may come
-/// from another program: any value will do.
+/// How long after `now` a lock can still be live if nobody changes it. `expires_at` may have any
+/// value, since it may come from another program.
 [[nodiscard]] constexpr milliseconds longest_life(unix_time expires_at, unix_time now) noexcept {
     constexpr milliseconds most = std::chrono::years{100};
     return std::clamp(expires_at, now - most, now + most) + time_tolerance - now;

@@ -18,7 +18,7 @@ namespace syncguard::cli {
 /// Variables that are set for the command, beside what this process inherited.
 using environment = std::vector<std::pair<std::string, std::string>>;
 
-/// A signal that the system did not let us send.
+/// A signal that the system did not permit to send.
 struct refused_signal {
     pid_t process;
     int error;  ///< An `errno`: EPERM where the process runs as another user.
@@ -51,8 +51,8 @@ class child_process {
     /// SIGKILL, also for what the command left behind since `terminate`.
     void kill() noexcept;
 
-    /// The latest signal of `terminate`, `kill` or `reap` that was refused since this was asked
-    /// last. That process goes on, and `reap` waits for its end.
+    /// The latest signal of `terminate`, `kill` or `reap` that was refused since the previous call.
+    /// The process concerned goes on, and `reap` waits for its end.
     [[nodiscard]] std::optional<refused_signal> take_refused() noexcept {
         return std::exchange(refused_, std::nullopt);
     }
@@ -70,7 +70,7 @@ class child_process {
     [[nodiscard]] int exit_code() const noexcept { return *exit_code_; }
 
   private:
-    /// To the command, if it has not ended.
+    /// Sends the signal to the command, if it has not ended.
     void signal_command(int signal) noexcept;
     void signal_leftovers(int signal) noexcept;
     void send(pid_t process, int signal) noexcept;

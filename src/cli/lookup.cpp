@@ -20,7 +20,7 @@ struct lookup_arguments {
     std::optional<std::string> lock_id;
     bool raw = false;
 
-    /// Without the lock id: messages end up in logs, and it is the right to release the lock.
+    /// Without the lock id: messages may be logged, and the id is the right to release the lock.
     [[nodiscard]] std::string target() const { return key ? in_quotes(*key) : "the given lock id"; }
 };
 

@@ -48,8 +48,8 @@ void protect_lock_id(std::vector<std::string>& arguments) {
     arguments.push_back(text);
 }
 
-/// Neither a backend URL nor a lock id in the wrong place may be repeated: the one may hold a
-/// password, the other is the right to release a lock.
+/// Messages must not repeat a misplaced backend URL, which may contain a password, or a misplaced
+/// lock id, which is the right to release a lock.
 std::string without_secrets(std::string text) {
     for (auto at = text.find("://"); at != std::string::npos; at = text.find("://", at + 3)) {
         const auto end = std::min(text.find_first_of(" \n", at), text.size());

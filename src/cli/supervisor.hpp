@@ -24,7 +24,7 @@ class supervisor {
     [[nodiscard]] const shared_deadline& deadline() const noexcept { return shared_deadline_; }
 
     /// Returns when the command has ended, however long that takes; until then the lock is renewed
-    /// if it can be. Nothing if the lock was held all along; else why it was lost.
+    /// if possible. Nothing if the lock was held all the time; else the reason for its loss.
     [[nodiscard]] std::optional<std::string> watch(child_process& child);
 
   private:
@@ -32,7 +32,7 @@ class supervisor {
     void wait_for_event() const;
     void check_lock(child_process& child);
     void forward_signals(child_process& child) const;
-    /// Says which processes cannot be ended although the lock is lost, each once.
+    /// Reports the processes that cannot be ended although the lock is lost, each process once.
     void report_unending(child_process& child);
     void lose(child_process& child, std::string why, lease_clock::time_point kill_at);
 

@@ -309,8 +309,8 @@ void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> do
         check_process();
         made = std::make_shared<call>();
         prepare(*made);
-        // The call is destroyed after `done`, which may be the last owner of the engine: the end of
-        // the program waits for that, too.
+        // `made` is destroyed after `done`, which may be the last owner of the engine. So the
+        // normal end of the program also waits for the end of the engine.
         finish = [made, conclude, done, self = shared_from_this()](std::exception_ptr failure,
                                                                    outcome answer) mutable {
             Result result{};

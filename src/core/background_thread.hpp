@@ -14,15 +14,15 @@
 
 namespace syncguard {
 
-/// The thread starts with the first task. Destruction runs what is queued, then ends the thread,
-/// unless `end_within` came first; destroyed on the thread itself (by the last task), it lets the
-/// thread end on its own.
+/// The thread starts with the first task. The destructor runs all queued tasks and then ends the
+/// thread, unless `end_within` was called before. If the last task destroys the object on the
+/// thread itself, the thread ends after that task.
 ///
 /// Thread safety: all members may be called concurrently. A forked child has no such thread: there
 /// `try_post` refuses, and destruction does not wait.
 class background_thread {
   public:
-    /// `name` is that of the thread.
+    /// `name` is the name of the thread.
     background_thread(const char* name, std::size_t capacity);
     background_thread(const background_thread&) = delete;
     background_thread& operator=(const background_thread&) = delete;
@@ -34,8 +34,8 @@ class background_thread {
     /// Waits until every task posted so far has run; false if `timeout` passes first.
     [[nodiscard]] bool flush(milliseconds timeout);
 
-    /// Ends the thread once the queue is empty. After `grace`, tasks that have not begun are
-    /// dropped, and a task that has begun is left alone. Returns how many were dropped.
+    /// Ends the thread once the queue is empty. After `grace`, queued tasks are dropped, and a task
+    /// that is running goes on without being waited for. Returns the number of dropped tasks.
     std::size_t end_within(milliseconds grace) noexcept;
 
   private:

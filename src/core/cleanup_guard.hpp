@@ -5,8 +5,9 @@
 
 namespace syncguard {
 
-/// How long after a lock's expiry, by the store's clock. The tolerance is part of it; the rest lets
-/// extensions finish that were under way at the lock's end.
+/// An expired lock may be removed this long after its expiry by the store's clock. The duration
+/// includes the tolerance; the rest lets extensions finish that were under way when the lock
+/// expired.
 inline constexpr milliseconds cleanup_guard{2000};
 
 }  // namespace syncguard

@@ -1,13 +1,14 @@
-/// POSIX thread cancellation.
+/// Defers POSIX thread cancellation.
 #pragma once
 
 #include <pthread.h>
 
 namespace syncguard {
 
-/// While this lives, `pthread_cancel` does not end the calling thread, which happens later. Where a
-/// cancelled thread waits, it unwinds its stack: that ends the process where it meets `noexcept` or
-/// a `catch (...)` that does not throw again, and would leave what was begun as it is.
+/// While this object exists, `pthread_cancel` has no effect on the calling thread; a pending
+/// cancellation takes effect later. A cancelled thread unwinds its stack from the function in which
+/// it waits. That terminates the process if the unwinding reaches `noexcept` or a `catch (...)`
+/// that does not rethrow, and in any case leaves the operation unfinished.
 class deferred_cancellation {
   public:
     deferred_cancellation() noexcept {

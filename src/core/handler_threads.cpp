@@ -28,7 +28,7 @@ void handler_threads::start_thread() {
     ++idle_;
 }
 
-/// With the lock held. If none can be started, the others do the work.
+/// With the lock held. If no thread can be started, the existing threads do the work.
 void handler_threads::start_spare_thread() noexcept {
     try {
         start_thread();
@@ -68,7 +68,7 @@ handler_threads::task_queue* handler_threads::next_queue() noexcept {
     return handlers_.empty() || batches_ > 0 ? nullptr : &handlers_;
 }
 
-/// Waits for a task, and for the right to be one more busy thread.
+/// Waits for a task, and until one more thread may be busy.
 void handler_threads::wait_until_allowed(std::unique_lock<std::mutex>& guard) {
     using clock = std::chrono::steady_clock;
     while (true) {
@@ -100,7 +100,7 @@ void handler_threads::run() {
         --idle_;
         ++busy_;
         last_taken_ = std::chrono::steady_clock::now();
-        // Somebody has to see that this one does not return.
+        // An idle thread has to notice if this task does not return.
         if (idle_ == 0) start_spare_thread();
         guard.unlock();
         task.run();

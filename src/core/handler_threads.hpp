@@ -11,7 +11,7 @@
 
 namespace syncguard {
 
-/// Calls user code. Whoever submits it provides its memory, so that submitting cannot fail.
+/// A task that calls user code. The submitter owns its memory, so that submitting cannot fail.
 class handler_task : public boost::intrusive::list_base_hook<> {
   public:
     handler_task() = default;
@@ -28,9 +28,10 @@ class handler_task : public boost::intrusive::list_base_hook<> {
     boost::intrusive::list<handler_task>* queue_ = nullptr;  ///< Guarded by the pool.
 };
 
-/// Handlers may block, even until another handler has run, so no task waits for others to return:
-/// where all threads are busy for `patience`, more are started. Handlers begin after all requests
-/// for stop have returned, except those that block for `patience`.
+/// Thread pool that grows while its tasks block. A handler may block until another handler has run,
+/// so no task may wait for another one to return: if all threads are busy and none has taken a task
+/// for `patience`, more threads are started. All stop requests return before handlers begin, except
+/// stop requests that block for `patience`.
 ///
 /// Never destroyed: its threads run as long as the process.
 ///
@@ -44,7 +45,8 @@ class handler_threads {
 
     void submit(handler_task& task, urgency level) noexcept;
 
-    /// Takes a task back. False if it has been taken by a thread, or was not submitted.
+    /// Removes a task from its queue. False if a thread has already taken it, or if it was not
+    /// submitted.
     bool withdraw(handler_task& task) noexcept;
 
     /// Submits a function. Throws `std::bad_alloc`.
@@ -53,7 +55,7 @@ class handler_threads {
         submit(*new posted<Function>(std::move(function)), urgency::handler);
     }
 
-    /// While one exists, no handler begins: several leases are being submitted together.
+    /// While one exists, no handler begins, so that several lost leases can be submitted together.
     class batch {
       public:
         explicit batch(handler_threads& threads) noexcept;
@@ -73,7 +75,7 @@ class handler_threads {
 
     template <class Function>
     struct posted final : handler_task {
-        explicit posted(Function what) : function(std::move(what)) {}
+        explicit posted(Function callable) : function(std::move(callable)) {}
         void run() noexcept override {
             try {
                 function();
@@ -100,9 +102,9 @@ class handler_threads {
     int batches_ = 0;
     std::size_t idle_ = 0;
     std::size_t busy_ = 0;
-    std::size_t most_busy_ = usual_threads;  ///< Doubled while none of them returns.
+    std::size_t most_busy_ = usual_threads;  ///< Doubled while no thread takes a task.
     std::size_t stopping_ = 0;               ///< Threads that request stop.
-    std::size_t stuck_stopping_ = 0;         ///< Those of them that handlers do not wait for.
+    std::size_t stuck_stopping_ = 0;  ///< Threads of `stopping_` that handlers do not wait for.
     std::chrono::steady_clock::time_point last_taken_{};
 };
 

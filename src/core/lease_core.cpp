@@ -35,7 +35,8 @@ lease_core::~lease_core() {
     end_supervision();
     std::unique_ptr<lease_supervision> supervision(supervision_.load());
     if (!lease_keeper::runs_this_thread()) return;
-    // The last owner of a store may take a while to end it, and other renewals must not wait.
+    // The destructor of the last owner of a store may take a while. Renewals of other leases must
+    // not wait for it, so another thread runs it.
     supervision->left_behind = {.backend = std::move(backend_),
                                 .on_release_error = std::move(on_release_error_)};
     lease_keeper::of_this_process().handlers().submit(*supervision.release(),
@@ -336,7 +337,8 @@ void lease_core::dispose_in_background() noexcept {
     }
 }
 
-/// A thread that does the I/O may be that of any caller, in the middle of an unrelated call.
+/// Not on the calling thread: a thread that does the I/O may belong to any caller, in the middle of
+/// an unrelated call.
 void lease_core::report_on_handler_thread(std::exception_ptr failure) noexcept {
     try {
         lease_keeper::of_this_process().handlers().post(

@@ -74,7 +74,7 @@ void lease_keeper::renew(lease_supervision& whose, milliseconds ttl,
     const std::lock_guard guard(mutex_);
     if (whose.over) return;
     whose.renewal_ttl = ttl;
-    // The former one goes with the parameter, without the mutex.
+    // The parameter destroys the previous one after the mutex is released.
     whose.io_thread.swap(io_thread);
     plan(whose);
 }
@@ -120,7 +120,7 @@ void lease_keeper::forget(lease_supervision& whose) noexcept {
     announcer_.close(whose);
 }
 
-/// With the lock held. The caller destroys the result without it.
+/// With the lock held. The caller destroys the result after it has released the lock.
 std::shared_ptr<const void> lease_keeper::end(lease_supervision& whose) noexcept {
     whose.over = true;
     plan(whose);

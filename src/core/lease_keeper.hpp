@@ -16,9 +16,9 @@
 
 namespace syncguard {
 
-/// One thread knows when something has to be done for any of them; what that is, a request to the
-/// store or the announcement of a loss, is only begun there. It never waits for a store, nor for
-/// user code. A lease or store that ends there is destroyed by another thread.
+/// One thread decides when something has to be done for any lease. On that thread a request to the
+/// store or the announcement of a loss is only begun. It never waits for a store or for user code.
+/// If it drops the last reference to a lease or a store, another thread destroys that object.
 ///
 /// Thread safety: all members may be called concurrently, in the process that a lease belongs to.
 class lease_keeper {
@@ -36,7 +36,7 @@ class lease_keeper {
     /// From now on the end of the lease is watched for.
     void watch(lease_supervision& whose) noexcept;
 
-    /// From now on it is renewed as well. `io_thread` is kept until the lease is over.
+    /// Renews the lease from now on, as well. `io_thread` is kept until the lease is over.
     void renew(lease_supervision& whose, milliseconds ttl,
                std::shared_ptr<const void> io_thread) noexcept;
 

@@ -27,7 +27,7 @@ class lease_core;
 struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task {
     explicit lease_supervision(detail::lease_core& whose) noexcept : lease(whose) {}
 
-    /// Tells of the loss, or destroys what is left of the lease.
+    /// Announces the loss, or destroys what a destroyed lease has left behind.
     void run() noexcept override;
 
     detail::lease_core& lease;  ///< Owns this.
@@ -35,7 +35,7 @@ struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task
     // Guarded by the keeper.
     lease_clock::time_point due{};
     milliseconds renewal_ttl{0};  ///< Zero: it is only watched.
-    /// The store's I/O does not depend on callers while the lease is renewed.
+    /// Keeps the store's I/O independent of callers while the lease is renewed.
     std::shared_ptr<const void> io_thread;
     lease_clock::time_point retry_not_before{};
     std::exception_ptr renewal_failure;  ///< Of the last renewal.
@@ -47,9 +47,9 @@ struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task
     std::shared_ptr<detail::lease_core> kept_until_told;
     std::stop_source stop{std::nostopstate};  ///< Made when somebody asks for it.
     loss_handler handler;
-    std::thread::id teller;       ///< Who is telling right now.
-    bool handler_is_due = false;  ///< Stop is requested already: the handler is called in any case.
-    bool closed = false;          ///< Nothing else is to be told any more.
+    std::thread::id teller;       ///< The thread that announces the loss now.
+    bool handler_is_due = false;  ///< Stop was requested: the handler is called in any case.
+    bool closed = false;          ///< Nothing more is announced.
 
     /// Members of a lease that was destroyed on the keeper's thread. Their destructors may block,
     /// so another thread runs them.

@@ -1,4 +1,4 @@
-/// The only place where the library starts threads.
+/// Starts the threads of the library: all of them have a name and block signals.
 #pragma once
 
 #include <csignal>
@@ -7,9 +7,9 @@
 
 namespace syncguard {
 
-/// While it exists, the calling thread gets no signals but those that report its own faults, such
-/// as SIGSEGV. Threads that it creates inherit that: the signals of the process are for the
-/// program's own threads.
+/// While it exists, the calling thread receives no signals except those that report its own faults,
+/// such as SIGSEGV. Threads that it creates inherit this, so that signals to the process are
+/// delivered to the program's own threads.
 class signals_blocked {
   public:
     signals_blocked() noexcept;
@@ -21,10 +21,10 @@ class signals_blocked {
     sigset_t before_{};
 };
 
-/// For debuggers and `top -H`; at most 15 characters.
+/// Sets the name that debuggers and `top -H` show; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 
-/// Starts a thread with that name that gets no signals. Throws `std::system_error`.
+/// Starts a thread with this name that receives no signals. Throws `std::system_error`.
 template <class Body>
 [[nodiscard]] std::thread start_thread(const char* name, Body body) {
     const signals_blocked inherited;

@@ -45,7 +45,7 @@ constexpr milliseconds failure_pause{500};
 /// A lock that outlives what was said of it is not asked for in a busy loop.
 constexpr milliseconds shortest_pause{20};
 
-/// What a look before the end of the waiting may take.
+/// The longest time that is reserved for the last attempt before the end of the waiting.
 constexpr milliseconds longest_last_look{500};
 
 /// What does not mean that waiting is in vain.
@@ -67,7 +67,7 @@ class waiting_caller {
     std::shared_ptr<lease_core> wait() {
         if (options_.retry.max_retries > 0) {
             place_.emplace(backend_.line(), key_);
-            // The caller in front has found it locked.
+            // The first caller in the queue has found the key locked.
             is_waiting_ = !is_first();
         }
         for (unsigned round = 0;; ++round) {
@@ -92,8 +92,9 @@ class waiting_caller {
 
     [[nodiscard]] bool is_first() { return !place_ || place_->is_first_by(began_, {}); }
 
-    /// While the first in line is asking a store that tells, its answer holds for those behind it,
-    /// except that each caller asks at least once before its time is over.
+    /// While the first caller in the queue asks a store that sends notifications, its answer holds
+    /// for the callers behind it, except that each caller asks at least once before its time is
+    /// over.
     [[nodiscard]] bool may_ask_by(steady_clock::time_point round_ends) {
         if (!place_ || !tells_when_free_) return true;
         if (attempts_ > 0) return place_->may_ask_by(round_ends, options_.stop);
@@ -163,8 +164,9 @@ class waiting_caller {
         return nullptr;
     }
 
-    /// Between two looks of the first in line, where the store does not tell: as long as the
-    /// policy's first pause, or the longest time that others leave the key to it.
+    /// The pause between two attempts of the first caller in the queue, if the store sends no
+    /// notifications: the policy's first pause, but at least the longest time for which other
+    /// clients leave the key to waiters.
     [[nodiscard]] milliseconds look_pause() const {
         const retry_policy looks{
             .retry_delay = std::max(options_.retry.retry_delay, waiting_line::longest_yield),
@@ -222,7 +224,7 @@ class waiting_caller {
     const std::string key_;
     const lock_options& options_;
     const steady_clock::time_point began_;
-    /// When a caller that would sleep until its time is over looks a last time.
+    /// When a caller that would otherwise sleep until its time is over makes its last attempt.
     const steady_clock::time_point last_look_ =
         began_ + bounded_wait(options_.timeout - std::min(options_.timeout / 8, longest_last_look));
     const bool tells_when_free_ = backend_.store()->tells_when_free();

@@ -7,8 +7,8 @@
 
 namespace syncguard {
 
-/// `wanted`, but at least nothing and at most a year: the sum of the present and
-/// `milliseconds::max()` or `milliseconds::min()` overflows.
+/// `wanted`, limited to the range from zero to a year: adding `milliseconds::max()` or
+/// `milliseconds::min()` to the present time overflows.
 [[nodiscard]] constexpr milliseconds bounded_wait(milliseconds wanted) noexcept {
     return std::clamp(wanted, milliseconds{0}, milliseconds{std::chrono::years{1}});
 }

@@ -10,11 +10,11 @@ namespace syncguard {
 
 namespace {
 
-/// User code; whatever it does to this thread must not end it.
-void call(const loss_handler& handler, const loss& what) noexcept {
+/// Calls user code, whose exceptions must not end the thread.
+void call(const loss_handler& handler, const loss& report) noexcept {
     try {
-        handler(what);
-    } catch (...) {  // as promised to those who throw
+        handler(report);
+    } catch (...) {  // exceptions of handlers are swallowed
     }
 }
 
@@ -86,7 +86,7 @@ void loss_announcer::wait_until_told(lease_supervision& whose) {
 }
 
 void loss_announcer::tell(lease_supervision& lost) noexcept {
-    // Released last and without the lock: it owns `lost`, and may be the last owner of its store.
+    // Destroyed last, without the mutex: it owns `lost`, and may be the last owner of its store.
     std::shared_ptr<detail::lease_core> lease;
     std::unique_lock guard(mutex_);
     lease = std::move(lost.kept_until_told);
@@ -99,15 +99,15 @@ void loss_announcer::tell(lease_supervision& lost) noexcept {
         stop.request_stop();
         guard.lock();
         lost.handler_is_due = lost.handler_is_due && lost.handler;
-        // Other leases' stop requests come before this one's handler.
+        // The handler is queued separately: stop requests of other leases run before it.
         if (lost.handler) enqueue(lost, std::move(lease));
     } else {
-        const loss what = *lost.lost;
+        const loss report = *lost.lost;
         lost.handler_is_due = false;
-        // Another may be set while one runs.
+        // Another handler may be set while one runs.
         while (auto handler = std::exchange(lost.handler, {})) {
             guard.unlock();
-            call(handler, what);
+            call(handler, report);
             handler = nullptr;
             guard.lock();
         }

@@ -18,7 +18,7 @@ class loss_announcer {
     void announce(lease_supervision& whose, std::shared_ptr<detail::lease_core> lease,
                   loss what) noexcept;
 
-    /// Requests stop, or calls the handler. On one of the threads.
+    /// Requests stop, or calls the handler. Runs on a thread of the pool.
     void tell(lease_supervision& lost) noexcept;
 
     [[nodiscard]] std::stop_token token_of(lease_supervision& whose);
@@ -29,7 +29,7 @@ class loss_announcer {
     /// From now on nothing is told.
     void close(lease_supervision& whose) noexcept;
 
-    /// Waits while the loss is being told, except on a thread that runs handlers: those of
+    /// Waits while the loss is being announced, except on a thread that runs handlers: handlers of
     /// different leases must not wait for each other.
     void wait_until_told(lease_supervision& whose);
 

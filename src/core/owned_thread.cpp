@@ -11,9 +11,9 @@ namespace syncguard {
 
 namespace {
 
-/// Threads that nobody could wait for, because they ended their own owner or run user code that
-/// does not return. Most are about to end, and the process waits for that before its libraries
-/// clean up: OpenSSL, for one, frees what it keeps for each thread, and must not do so while a
+/// Threads that their owner could not join, because they destroyed that owner or run user code that
+/// does not return. Most of them are about to end, and the process waits for them before its
+/// libraries clean up: OpenSSL, for example, frees its per-thread data, and must not do so while a
 /// thread does the same.
 class stragglers {
   public:

@@ -16,8 +16,8 @@ class owned_thread {
   public:
     owned_thread();
 
-    /// Starts the thread if that has not been done. What `body` refers to must be shared with it:
-    /// it can go on after `end` and `end_by`. One caller at a time.
+    /// Starts the thread if that has not been done. `body` must share ownership of what it refers
+    /// to, since it can go on after `end` and `end_by`. One caller at a time.
     template <class Body>
     void ensure_started(const char* name, Body body) {
         if (thread_.joinable()) return;
@@ -42,8 +42,8 @@ class owned_thread {
     /// called on the thread itself, it leaves the waiting to the end of the process.
     void end();
 
-    /// Likewise, but where `body` has not returned by then, the thread goes on alone. A process
-    /// that ends waits for it for a moment.
+    /// Likewise, but if `body` has not returned by `deadline`, the thread goes on alone, and the
+    /// end of the process waits for it for a short time.
     void end_by(std::chrono::steady_clock::time_point deadline);
 
   private:

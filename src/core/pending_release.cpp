@@ -16,18 +16,18 @@ namespace syncguard {
 /// Never destroyed: threads of the library may use it until the process ends.
 class pending_release::registry {
   public:
-    /// A forked child has one of its own: what its parent waits for is not under way there, and the
-    /// mutex of the parent's may be locked for ever.
+    /// A forked child has its own registry: the parent's releases are not under way in the child,
+    /// and the mutex of the parent's registry may be locked for ever.
     static registry& of_this_process() {
-        auto* known = latest_.load(std::memory_order_acquire);
-        while (known == nullptr || known->process_ != fork_generation()) {
-            auto made = std::make_unique<registry>();
-            if (!latest_.compare_exchange_strong(known, made.get())) continue;
-            // More than one of these does no harm.
+        auto* current = latest_.load(std::memory_order_acquire);
+        while (current == nullptr || current->process_ != fork_generation()) {
+            auto created = std::make_unique<registry>();
+            if (!latest_.compare_exchange_strong(current, created.get())) continue;
+            // Registering the function more than once does no harm.
             (void)std::atexit([] { of_this_process().wait_for_none(); });
-            return *made.release();
+            return *created.release();
         }
-        return *known;
+        return *current;
     }
 
     void add() noexcept {
@@ -45,7 +45,7 @@ class pending_release::registry {
         none_left_.wait_for(guard, patience_at_exit, [&] { return count_ == 0; });
     }
 
-    /// As long as the end of a networked engine takes.
+    /// The same limit as for the end of a networked engine.
     static constexpr std::chrono::seconds patience_at_exit{1};
     static inline std::atomic<registry*> latest_{nullptr};
 

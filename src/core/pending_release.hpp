@@ -4,8 +4,8 @@
 namespace syncguard {
 
 /// An asynchronous release under way. While one exists, the normal end of the program (`exit`, or a
-/// return from `main`) waits, for a second at most: often nobody else waits for the release of a
-/// lease that was destroyed, and the lock would stay until its TTL ends.
+/// return from `main`) waits for at most a second. Often no caller waits for the release of a
+/// destroyed lease, and without this the lock would stay until its TTL ends.
 class pending_release {
   public:
     /// Throws `std::bad_alloc`.

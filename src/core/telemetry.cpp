@@ -64,8 +64,8 @@ observation describe(const request& what) {
     return std::visit([](const auto& typed) { return describe(typed); }, what);
 }
 
-/// How long the end of an engine waits for `on_event`.
-constexpr milliseconds farewell{1000};
+/// How long the destructor of an engine waits for `on_event`.
+constexpr milliseconds shutdown_grace{1000};
 
 /// What the telemetry thread needs; it outlives the engine while events wait.
 class event_sink {
@@ -119,7 +119,7 @@ class telemetry_engine : public engine {
     telemetry_engine(const telemetry_engine&) = delete;
     telemetry_engine& operator=(const telemetry_engine&) = delete;
     ~telemetry_engine() override {
-        if (const auto dropped = events_.end_within(farewell); dropped > 0) warn_of(dropped);
+        if (const auto dropped = events_.end_within(shutdown_grace); dropped > 0) warn_of(dropped);
     }
 
     [[nodiscard]] bool tells_when_free() const noexcept override {

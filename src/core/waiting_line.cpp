@@ -12,11 +12,11 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// Enough for a request and its answer, so that others can be faster.
+/// Enough for a request and its answer, so that another client can acquire the key first.
 constexpr std::chrono::milliseconds shortest_yield{20};
 
-/// A client that knows of no others may hold a key that long, again and again, before it looks
-/// whether there are any by leaving the key to them.
+/// For so long a client that knows of no other clients may acquire a key again and again. After
+/// that it pauses once, so that waiting clients can acquire the key.
 constexpr std::chrono::seconds longest_series{2};
 
 std::uint64_t counter_of(const fence& token) {
@@ -43,10 +43,10 @@ void waiting_line::after_fork_in_child() {
 }
 
 std::pair<const std::string, waiting_line::queue>& waiting_line::join(std::string_view key,
-                                                                      place* who) {
+                                                                      place* newcomer) {
     const std::lock_guard guard(mutex_);
     auto& line = *queues_.try_emplace(std::string(key)).first;
-    line.second.places.push_back(who);
+    line.second.places.push_back(newcomer);
     return line;
 }
 
@@ -89,8 +89,8 @@ void waiting_line::place::set_asking(bool is_asking) {
 
 waiting_line::hold* waiting_line::find_hold(std::string_view key) {
     const auto hash = std::hash<std::string_view>()(key);
-    auto& known = holds_.at(hash % holds_.size());
-    return known && known->key_hash == hash ? &*known : nullptr;
+    auto& entry = holds_.at(hash % holds_.size());
+    return entry && entry->key_hash == hash ? &*entry : nullptr;
 }
 
 void waiting_line::granted(std::string_view key, const fence& token, bool found_locked,
@@ -110,19 +110,19 @@ void waiting_line::granted(std::string_view key, const fence& token, bool found_
 void waiting_line::released(std::string_view key, steady_clock::time_point now) {
     if (!has_holds_) return;
     const std::lock_guard guard(mutex_);
-    if (auto* const known = find_hold(key)) known->released_at = now;
+    if (auto* const latest = find_hold(key)) latest->released_at = now;
 }
 
 steady_clock::time_point waiting_line::yields_until(std::string_view key) {
     const std::lock_guard guard(mutex_);
-    const auto* const known = find_hold(key);
-    if (known == nullptr || !known->released_at) return {};
-    const auto at = *known->released_at;
-    if (known->is_contended) {
-        return at + std::clamp<steady_clock::duration>(at - known->granted_at, shortest_yield,
+    const auto* const latest = find_hold(key);
+    if (latest == nullptr || !latest->released_at) return {};
+    const auto at = *latest->released_at;
+    if (latest->is_contended) {
+        return at + std::clamp<steady_clock::duration>(at - latest->granted_at, shortest_yield,
                                                        longest_yield);
     }
-    return at - known->series_began >= longest_series ? at + longest_yield : at;
+    return at - latest->series_began >= longest_series ? at + longest_yield : at;
 }
 
 }  // namespace syncguard

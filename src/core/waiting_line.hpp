@@ -1,5 +1,5 @@
-/// Who waits for which key in this process, first come, first served, and when a client that has
-/// released a key leaves it to other clients.
+/// Queues of the callers in this process that wait for a key, first come, first served; and the
+/// pauses after which a client acquires a key again that it has released.
 #pragma once
 
 #include "fork_guard.hpp"
@@ -22,8 +22,8 @@
 
 namespace syncguard {
 
-/// While the first of the threads that wait for a key is asking the store, the others rely on it: a
-/// lock that becomes free is not worth a thousand attempts.
+/// While the first of the threads that wait for a key asks the store, the others rely on its
+/// answers, so that a thousand waiters do not send a thousand requests when the lock becomes free.
 ///
 /// Thread safety: any number of threads may have places at once.
 class waiting_line : private fork_participant {
@@ -53,13 +53,13 @@ class waiting_line : private fork_participant {
         [[nodiscard]] bool is_first_by(std::chrono::steady_clock::time_point until,
                                        const std::stop_token& stop);
 
-        /// True at once if the first in line is not asking the store at present; else waits as
-        /// `is_first_by` does.
+        /// Returns true at once if the first in the queue is not asking the store; otherwise waits
+        /// as `is_first_by` does.
         [[nodiscard]] bool may_ask_by(std::chrono::steady_clock::time_point until,
                                       const std::stop_token& stop);
 
-        /// Whether this place, if it is the first, has an attempt under way. Whoever becomes the
-        /// first counts as asking until it says otherwise.
+        /// Records whether this place, if it is the first, has an attempt under way. A place that
+        /// becomes the first counts as asking until it calls this.
         void set_asking(bool is_asking);
 
       private:
@@ -74,32 +74,33 @@ class waiting_line : private fork_participant {
         std::pair<const std::string, queue>& queue_;
     };
 
-    // Where the store does not tell when a lock becomes free, a client that acquires again what it
-    // has just released is always faster than those who ask now and then. It has to leave the key
-    // to them for a while.
+    // Without notifications from the store, a client that releases a key and acquires it again is
+    // always faster than clients that poll. It has to leave the key to them for a while.
 
     /// The longest time for which a client leaves a key to others.
     static constexpr std::chrono::milliseconds longest_yield{300};
 
-    /// This client was granted the key; `found_locked` if it had to wait for it.
+    /// Records that this client was granted the key. `found_locked`: it had to wait for it.
     void granted(std::string_view key, const fence& token, bool found_locked,
                  std::chrono::steady_clock::time_point now);
 
-    /// This client releases the key.
+    /// Records that this client releases the key.
     void released(std::string_view key, std::chrono::steady_clock::time_point now);
 
-    /// Until when this client leaves the key to others: if others were granted it in between, for
-    /// as long as it had held it itself, and now and then in any case. The past if it need not.
+    /// The time until which this client leaves the key to other clients. If others were granted the
+    /// key since this client's previous grant, it waits for as long as it had held the key;
+    /// otherwise it waits now and then, after a series of grants. A time in the past if it need not
+    /// wait.
     [[nodiscard]] std::chrono::steady_clock::time_point yields_until(std::string_view key);
 
   private:
-    /// What this client knows of its own latest grant of a key.
+    /// The latest grant of a key to this client.
     struct hold {
         std::size_t key_hash = 0;
         std::uint64_t counter = 0;
         std::chrono::steady_clock::time_point granted_at;
         std::optional<std::chrono::steady_clock::time_point> released_at;
-        /// Since then this client has had the key again and again without leaving it to others.
+        /// The beginning of the current series of grants without a pause for other clients.
         std::chrono::steady_clock::time_point series_began;
         bool is_contended = false;
     };
@@ -109,7 +110,7 @@ class waiting_line : private fork_participant {
     void after_fork_in_parent() override { mutex_.unlock(); }
     void after_fork_in_child() override;
 
-    [[nodiscard]] std::pair<const std::string, queue>& join(std::string_view key, place* who);
+    [[nodiscard]] std::pair<const std::string, queue>& join(std::string_view key, place* newcomer);
     /// Null if it is unknown.
     [[nodiscard]] hold* find_hold(std::string_view key);
 

@@ -122,7 +122,8 @@ void client::take_news() {
 void client::admit(const std::shared_ptr<operation>& what) {
     course mine(*this, what);
     try {
-        what->limits_ = std::make_shared<net::interruption>(desk_.driver().context());
+        what->limits_ =
+            std::make_shared<net::interruption>(desk_.driver().context(), what->has_priority());
         what->limits_->happen_at(what->deadline(), {error_code::network_timeout,
                                                     how_.where + " did not answer in time"});
         if (what->is_unwanted()) {

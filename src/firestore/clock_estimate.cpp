@@ -19,8 +19,8 @@ void clock_estimate::add(std::chrono::sys_seconds date, unix_time sent, unix_tim
     // A clock that was set back or forth makes an answer nonsense, if it happened meanwhile.
     if (received < sent || seen.at_most < seen.at_least) return;
     const auto known = known_ && received >= as_of_ ? intersection(aged(received), seen) : seen;
-    // If they contradict each other, one of the clocks was set since, or one of the answers is
-    // wrong.
+    // If the two ranges do not overlap, one of the clocks was set in between, or one of the answers
+    // is wrong.
     const bool agrees = known.at_least <= known.at_most;
     known_ = agrees ? known : seen;
     as_of_ = received;

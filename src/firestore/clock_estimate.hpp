@@ -21,8 +21,8 @@ class clock_estimate {
     /// As of the last answer; nothing before the first.
     [[nodiscard]] std::optional<clock_skew> value() const;
 
-    /// The smallest difference that explains what was seen, without its sign, if each of the last
-    /// two answers bore it out; else zero: a single wrong answer proves nothing.
+    /// The smallest absolute difference that explains the answers, if each of the last two answers
+    /// confirmed it; else zero, because a single wrong answer proves nothing.
     [[nodiscard]] milliseconds confirmed() const;
 
   private:
@@ -36,7 +36,8 @@ class clock_estimate {
 
     std::optional<bounds> known_;
     unix_time as_of_{};
-    /// Answers in a row after each of which a difference was proven that is worth a warning.
+    /// The number of consecutive answers, up to the latest, after each of which a difference large
+    /// enough for a warning was proven.
     unsigned proofs_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// Two answers confirm each other; another one may be needed where they do not.
+/// Two answers are enough if they agree; if they do not, a third one may be needed.
 constexpr int most_questions = 3;
 
 /// What a commit of an acquisition depends on, to see whether it has changed.
@@ -131,7 +131,8 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
         if (!known || !is_live(known->expires_at, now)) {
             const auto found = co_await find(change.id, key, limits);
             // An extension that was sent after the read began may have been executed before it. The
-            // lease counts this one from the sending of that one.
+            // lease then counts the TTL of this extension from the time when that one was sent, so
+            // the stored expiry must not count from an earlier time.
             now = clock_();
             const auto chosen = choose_owned(found, change.id, now);
             if (chosen.is_ambiguous) {
@@ -222,7 +223,8 @@ lock_store::awaitable<void> lock_store::clean_up(const stored_lock& remains,
     co_await remove(remains.name, remains.version, limits);
 }
 
-/// One removal of a key's lock at a time, and then none for a while: many may ask at once.
+/// At most one removal of a key's lock in `longest_cleanup`, since many callers may ask at the same
+/// time.
 bool lock_store::may_begin_cleanup(const std::string& name) {
     const auto now = std::chrono::steady_clock::now();
     if (const auto last = cleanups_.find(name); last && now - *last < longest_cleanup) return false;
@@ -392,15 +394,15 @@ void lock_store::mind_the_clock() {
     has_warned_of_clock_ = is_wrong;
 }
 
-/// By what was heard last, which a single wrong answer suffices for.
+/// Whether the latest estimate shows a wrong clock. A single wrong answer can be the reason.
 bool lock_store::suspects_clock() const {
     const auto skew = server_.clocks().value();
     return skew && skew->proven() >= skew_to_refuse;
 }
 
-/// Before it refuses, asks for the time anew, until two answers in a row agree that the clock is
-/// wrong or one says that it is right. An extension is otherwise refused before anything is sent,
-/// and a wrong estimate would never be corrected.
+/// Before it refuses, it asks the server for the time again, until two answers in a row show that
+/// the clock is wrong or one shows that it is right. An extension is refused before anything is
+/// sent; without these questions a wrong estimate would never be corrected.
 lock_store::awaitable<bool> lock_store::refuses_clock(net::interruption& limits) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse) co_return false;
     for (int questions = 0; questions < most_questions && suspects_clock(); ++questions) {

@@ -24,7 +24,8 @@
 
 namespace syncguard::firestore {
 
-/// How long the removal of an ended lock may take, and from its beginning to the next one.
+/// The time limit of the removal of an ended lock, and the least time between the beginnings of two
+/// removals.
 inline constexpr std::chrono::seconds longest_cleanup{10};
 
 /// What a lock that was granted here looks like in the store, as far as is known. It lets the lock
@@ -118,7 +119,7 @@ class lock_store {
     /// The counters of locks that were released here, by the names of the locks: such a key is most
     /// likely still free.
     bounded_memory<std::string, stored_counter> freed_;
-    /// When the last removal of an ended lock began, by the names of the locks.
+    /// The time at which the last removal of an ended lock began, by the name of the lock.
     bounded_memory<std::string, std::chrono::steady_clock::time_point> cleanups_;
     std::minstd_rand random_;
     bool has_warned_of_clock_ = false;

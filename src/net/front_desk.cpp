@@ -69,7 +69,7 @@ void front_desk::end(std::chrono::milliseconds patience) {
 }
 
 void front_desk::count_in(const order& what) {
-    // A flood of acquisitions must not cost a holder its lock, nor keep a lock from being released.
+    // Many waiting acquisitions must not make an extension or a release fail.
     if (unfinished_ >= most_unfinished && !what.has_priority()) {
         throw lock_error(error_code::rate_limited,
                          "too many operations wait for " + where_ + " already");

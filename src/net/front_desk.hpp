@@ -26,8 +26,8 @@ class order : public task {
     /// connect until its deadline, and the client's end waits for it, for a while.
     [[nodiscard]] virtual bool persists() const noexcept { return false; }
 
-    /// Whether it keeps or gives back what was granted before: extensions and releases, and what
-    /// persists. The client admits it however many operations wait, and sends it before others.
+    /// Whether the order extends or releases an existing lock, or persists. The client admits such
+    /// an order however many operations wait, and sends it before others.
     [[nodiscard]] virtual bool has_priority() const noexcept { return persists(); }
 
     /// Whether its caller has cancelled it.
@@ -48,7 +48,8 @@ class front_desk {
     [[nodiscard]] io_driver& driver() noexcept { return driver_; }
 
     /// Returns when the order has been carried out; the calling thread does the I/O if no other
-    /// does. Throws `lock_error` (rate_limited) if too many wait and it has no priority.
+    /// thread does. Throws `lock_error` (rate_limited) if too many operations wait and the order
+    /// has no priority.
     void perform(const std::shared_ptr<order>& what);
 
     /// Returns at once. Throws as `perform`, or `std::system_error` if no thread can be started;

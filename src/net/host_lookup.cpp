@@ -54,7 +54,8 @@ asio::awaitable<std::vector<tcp::endpoint>> find_host(asio::io_context& context,
         search->done.cancel();
     };
     {
-        // The first lookup of a context starts a thread of Asio.
+        // The first lookup of a context starts a thread of Asio, which inherits the blocked
+        // signals.
         const signals_blocked inherited;
         search->resolver.async_resolve(origin.host, std::to_string(origin.port), take_results);
     }

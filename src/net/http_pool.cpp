@@ -32,31 +32,32 @@ class http_pool::place {
     http_pool& pool_;
 };
 
-/// Waits in line for a connection, from its construction to its end, however it ends.
+/// A caller that waits for a connection. It is in the queue from its construction to its end.
 class http_pool::waiter {
   public:
-    explicit waiter(http_pool& pool)
+    waiter(http_pool& pool, line& queue)
         : turn(pool.context_),
           pool_(pool),
-          in_line_(pool.waiting_.insert(pool.waiting_.end(), this)) {}
+          line_(queue),
+          in_line_(queue.insert(queue.end(), this)) {}
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
     ~waiter() {
         if (!has_come_) {
-            pool_.waiting_.erase(in_line_);
+            line_.erase(in_line_);
         } else if (!is_taken_) {
             pool_.give_back(std::move(connection_));
         }
     }
 
-    /// Called when it has been taken out of the line.
+    /// Called when the waiter has been removed from the queue.
     void come(std::unique_ptr<http_connection> connection) {
         has_come_ = true;
         connection_ = std::move(connection);
         turn.cancel();
     }
 
-    /// When it has come. Null: the caller may make a connection.
+    /// Call this after `come`. Null: the caller may open a connection.
     [[nodiscard]] std::unique_ptr<http_connection> take() {
         is_taken_ = true;
         return std::move(connection_);
@@ -66,7 +67,8 @@ class http_pool::waiter {
 
   private:
     http_pool& pool_;
-    const std::list<waiter*>::iterator in_line_;
+    line& line_;
+    const line::iterator in_line_;
     bool has_come_ = false;
     bool is_taken_ = false;
     std::unique_ptr<http_connection> connection_;
@@ -103,14 +105,14 @@ asio::awaitable<http_response> http_pool::call(const http_request& what, interru
 /// Null means that the caller may make a connection.
 asio::awaitable<std::unique_ptr<http_connection>> http_pool::take(interruption& limits) {
     limits.check();
-    if (waiting_.empty()) {
+    if (priority_.empty() && waiting_.empty()) {
         if (auto kept = take_idle()) co_return kept;
         if (places_taken_ < how_.most_connections) {
             ++places_taken_;
             co_return nullptr;
         }
     }
-    waiter mine(*this);
+    waiter mine(*this, limits.has_priority() ? priority_ : waiting_);
     std::function<void()> stop = [&mine] { mine.turn.cancel(); };
     const interruption::scope waiting(limits, std::move(stop));
     mine.turn.expires_at(asio::steady_timer::time_point::max());
@@ -136,9 +138,10 @@ std::unique_ptr<http_connection> http_pool::take_idle() {
 
 void http_pool::give_back(std::unique_ptr<http_connection> connection) {
     if (connection && !connection->is_usable()) connection.reset();
-    if (!waiting_.empty()) {
-        waiter& next = *waiting_.front();
-        waiting_.pop_front();
+    line& queue = priority_.empty() ? waiting_ : priority_;
+    if (!queue.empty()) {
+        waiter& next = *queue.front();
+        queue.pop_front();
         next.come(std::move(connection));
     } else if (connection) {
         idle_.push_back({std::move(connection), steady_clock::now()});

@@ -44,6 +44,7 @@ class http_pool {
   private:
     class place;
     class waiter;
+    using line = std::list<waiter*>;
     struct idle {
         std::unique_ptr<http_connection> connection;
         std::chrono::steady_clock::time_point since;
@@ -60,7 +61,8 @@ class http_pool {
     shown_sockets& shown_;
     std::size_t places_taken_ = 0;
     std::vector<idle> idle_;
-    std::list<waiter*> waiting_;
+    line priority_;  ///< Calls that have priority.
+    line waiting_;
 };
 
 }  // namespace syncguard::net

@@ -22,8 +22,9 @@ class interruption : public std::enable_shared_from_this<interruption> {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    explicit interruption(boost::asio::io_context& context)
-        : deadline_(context), nap_(context), stop_([] {}) {}
+    /// A call that has priority goes before the others that wait for a connection.
+    explicit interruption(boost::asio::io_context& context, bool has_priority = false)
+        : has_priority_(has_priority), deadline_(context), nap_(context), stop_([] {}) {}
     interruption(const interruption&) = delete;
     interruption& operator=(const interruption&) = delete;
     ~interruption() = default;
@@ -33,6 +34,8 @@ class interruption : public std::enable_shared_from_this<interruption> {
 
     /// Lets it happen now, unless it has happened.
     void happen(const lock_error& why);
+
+    [[nodiscard]] bool has_priority() const noexcept { return has_priority_; }
 
     [[nodiscard]] bool has_happened() const noexcept { return why_.has_value(); }
 
@@ -64,6 +67,7 @@ class interruption : public std::enable_shared_from_this<interruption> {
     void end_pause() { nap_.cancel(); }
 
   private:
+    const bool has_priority_;
     boost::asio::steady_timer deadline_;
     boost::asio::steady_timer nap_;
     std::function<void()> stop_;

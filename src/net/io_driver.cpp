@@ -62,8 +62,8 @@ void io_driver::perform(const std::shared_ptr<task>& what) {
     }
 }
 
-/// With the lock held. Returns when the task has finished, or when this thread has to drive; then
-/// with the lock held, as before.
+/// With the lock held, which is held again on return. Returns when the task has finished, or when
+/// this thread has to drive.
 void io_driver::wait_in_line(std::unique_lock<std::mutex>& guard, task& what) {
     if (what.finished_) return;
     what.place_ = dormitory_.assign();
@@ -154,9 +154,8 @@ void io_driver::end() {
     thread_.end();
 }
 
-/// The calling thread becomes the driver until `what` has finished, or until the own thread is to
-/// drive. With the lock held, which it
-/// gives back.
+/// The calling thread becomes the driver until `what` has finished, or until the driver's own
+/// thread is to take over. Called with the lock held; releases it.
 void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what) {
     vacant_ = false;
     driving_ = std::this_thread::get_id();
@@ -177,8 +176,8 @@ void io_driver::drive_for(std::unique_lock<std::mutex>& guard, const task& what)
 void io_driver::reserve_for_own_thread() {
     const std::lock_guard guard(mutex_);
     start_thread();
-    // A caller that drives finds the reservation after its next step. Leadership cannot be taken
-    // from it: it may be in the middle of a step, even where its signal handler holds it up.
+    // A caller that drives notices the reservation after its current step. It cannot be replaced
+    // earlier: it may be in the middle of a step, even while a signal handler runs on its thread.
     const bool caller_drives = has_driver_ && !vacant_;
     if (caller_drives) demand_attention();
     ++reservations_;
@@ -188,7 +187,7 @@ void io_driver::reserve_for_own_thread() {
 void io_driver::unreserve() noexcept {
     try {
         const std::lock_guard guard(mutex_);
-        // The thread may have nothing to do any more.
+        // The driver's own thread may have to stop driving.
         if (--reservations_ == 0) demand_attention();
     } catch (const std::bad_alloc&) {  // it goes on driving until the next thing happens
     }
@@ -197,7 +196,7 @@ void io_driver::unreserve() noexcept {
 /// Where memory runs out, others may give some back in a moment: a task that would go on without
 /// its caller is not left alone for that before its deadline.
 ///
-/// A caller that others may help also returns where the own thread is to drive.
+/// If other callers may help, this also returns when the driver's own thread is to take over.
 void io_driver::drive_until_finished(const task& what, help by_others) {
     const bool may_hand_over = by_others == help::welcome;
     while (true) {
@@ -423,7 +422,7 @@ void io_driver::call_thread() {
     hand_to_thread();
 }
 
-/// With the lock held, when nobody drives. The thread has been started.
+/// With the lock held, while no thread drives. The driver's own thread has been started.
 void io_driver::hand_to_thread() {
     vacant_ = false;
     has_driver_ = true;

@@ -147,10 +147,10 @@ class io_driver {
     }
     void wake_finished() noexcept { dormitory_.wake(std::exchange(finished_sleepers_, {})); }
 
-    /// From now on only the driver's own thread drives, until `unreserve` has been called as often.
-    /// A caller that drives now hands over as soon as it runs. Callers pay a hop to another thread
-    /// meanwhile, and cannot hold up each other's tasks. Throws `std::system_error` if no thread
-    /// can be started.
+    /// From now on only the driver's own thread runs the loop, until `unreserve` has been called as
+    /// often. A caller that drives now hands over after its current step. While a reservation
+    /// exists, each call costs a change of threads, but no caller can delay the tasks of others.
+    /// Throws `std::system_error` if no thread can be started.
     void reserve_for_own_thread();
     void unreserve() noexcept;
 

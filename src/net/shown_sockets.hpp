@@ -14,8 +14,8 @@
 
 namespace syncguard::net {
 
-/// The entry of one connection in the list. It is part of the connection, so that to enter a socket
-/// allocates nothing and cannot fail.
+/// The entry of one connection in the list. It is a member of the connection, so that entering a
+/// socket does not allocate and cannot fail.
 class shown_socket : public boost::intrusive::list_base_hook<
                          boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
   private:
@@ -23,17 +23,18 @@ class shown_socket : public boost::intrusive::list_base_hook<
     int number_ = -1;
 };
 
-/// The sockets of a client, however many there are.
+/// The list of all sockets of a client.
 ///
-/// Thread safety: `show` and `hide` are called under a `no_fork`, the fork handlers around a fork.
+/// Thread safety: `show` and `hide` are called while a `no_fork` exists; the fork handlers run
+/// around a fork.
 class shown_sockets {
   public:
-    /// While one exists, no other thread forks. Code that creates a socket holds it until the
-    /// socket is shown, and code that closes a socket holds it from before it is hidden: so every
-    /// socket that a child inherits is a shown one. Forks wait meanwhile: code that holds it must
-    /// not wait for a peer.
+    /// While one exists, no other thread can fork. Code that creates a socket holds it until the
+    /// socket is in the list, and code that closes a socket holds it from before the socket is
+    /// removed from the list: so the list contains every socket that a child inherits. Forks wait
+    /// during that time, so code that holds it must not wait for a peer.
     ///
-    /// It blocks the signals of its thread, because a signal handler may fork, or take long.
+    /// It blocks the signals of its thread, because a signal handler could fork, or run for long.
     class no_fork {
       public:
         explicit no_fork(shown_sockets& sockets) noexcept : lock_(sockets.mutex_) {}
@@ -43,7 +44,7 @@ class shown_sockets {
         std::lock_guard<std::mutex> lock_;
     };
 
-    /// Replaces the socket of the entry. A negative number is no socket.
+    /// Replaces the socket of the entry. A negative number means no socket.
     void show(shown_socket& entry, int number) noexcept {
         entry.unlink();
         entry.number_ = number;
@@ -51,7 +52,7 @@ class shown_sockets {
     }
     void hide(shown_socket& entry) noexcept { show(entry, -1); }
 
-    /// Opens one of Asio's sockets. No child program inherits it. Not under a `no_fork`.
+    /// Opens an Asio socket that child programs do not inherit. Not while a `no_fork` exists.
     template <class Socket>
     [[nodiscard]] boost::system::error_code open(Socket& socket,
                                                  const typename Socket::protocol_type& protocol,
@@ -69,7 +70,7 @@ class shown_sockets {
         if (!problem) show(entry, opened.release());
         return problem;
     }
-    /// Closes it, if it is open. Not under a `no_fork`.
+    /// Closes an Asio socket, if it is open. Not while a `no_fork` exists.
     template <class Socket>
     void close(Socket& socket, shown_socket& entry) noexcept {
         if (!socket.is_open()) return;

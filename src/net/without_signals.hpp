@@ -1,5 +1,6 @@
-/// Completion token adapter: the operation starts while signals are blocked, for operations that
-/// start a thread of Asio, such as the first name lookup of an io_context.
+/// Completion token adapter that blocks signals while the operation starts. For operations that
+/// start a thread of Asio, such as the first name lookup of an io_context: that thread inherits the
+/// blocked signals.
 #pragma once
 
 #include "../core/library_thread.hpp"

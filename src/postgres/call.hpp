@@ -31,9 +31,10 @@ struct call {
     /// Of these at most.
     milliseconds most_patience = std::chrono::hours(24);
 
-    /// What takes the place of `what` once the server has refused it; null where nothing does.
+    /// The statement to send once the server has refused `what`; null if there is none.
     const statement* fallback = nullptr;
-    /// A shortage is one of memory that all clients of the server share.
+    /// The refusals after which `fallback` is sent. Shortages are those of memory that all clients
+    /// of the server share.
     enum class refusals { shortages, all } fallback_after = refusals::shortages;
 
     /// For what has to wait its turn on the server; null where nothing has to.

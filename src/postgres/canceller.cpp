@@ -52,7 +52,8 @@ void canceller::run(state& shared) noexcept {
         shared.waiting.pop_front();
         guard.unlock();
         std::array<char, 256> problem{};
-        // Without effect where it fails, as where the server has ended the work already.
+        // A failure is ignored: the request then has no effect, as if the server had already ended
+        // the work.
         (void)PQcancel(next.get(), problem.data(), static_cast<int>(problem.size()));
         guard.lock();
     }

@@ -8,9 +8,9 @@
 
 namespace syncguard::postgres {
 
-/// A cancel request is a connection of its own, and PQcancel (libpq 15) blocks while it connects
-/// and until the server hangs up. At most two threads do that for one client, so that a server that
-/// does not answer costs nothing but these.
+/// PQcancel (libpq 15) opens a connection for each cancel request, and blocks while it connects and
+/// until the server closes that connection. At most two threads of a client run it, so that a
+/// server that does not answer blocks only these threads.
 ///
 /// Thread safety: all members may be called concurrently.
 class canceller {
@@ -26,14 +26,14 @@ class canceller {
     /// limits (`lock_timeout`) end the work.
     void start(request cancellation) noexcept;
 
-    /// Waits until all requests were sent, for a while.
+    /// Waits until all requests were sent, for `patience` at most.
     void finish(std::chrono::milliseconds patience);
 
   private:
     struct state;
     static void run(state& shared) noexcept;
 
-    /// Shared with the threads, which nobody joins: PQcancel may take minutes.
+    /// Shared with the threads, which are never joined, because PQcancel may take minutes.
     const std::shared_ptr<state> state_;
 };
 

@@ -34,27 +34,29 @@ constexpr std::size_t worth_a_look = 16;
 
 /// How often an operation is sent again without the names of prepared statements.
 constexpr unsigned most_repetitions = 10;
-/// How often it is sent again where only a new connection can help, or after one broke under it.
+/// How often an operation is sent again if only a new connection can help, or after its connection
+/// broke.
 constexpr unsigned most_moves = 2;
-/// Before an operation is repeated that collided with others: nothing the first time, then about
-/// twice as long each time.
+/// The longest pause before an operation that collided with others is repeated. The first time
+/// there is no pause; then it doubles each time.
 constexpr milliseconds longest_pause{100};
 
-/// Of a statement that waited for as long as it may (`lock_timeout`).
+/// The error of a statement that waited for as long as `lock_timeout` permits.
 constexpr std::string_view sqlstate_of_long_wait = "55P03";
 
 /// How long the answer to an operation that was cancelled is waited for. Mostly it is there in a
 /// moment, and then nothing is left to be cleaned up.
 constexpr milliseconds patience_with_cancelled{100};
 
-/// How long an answer that nobody waits for may take until the server is asked to stop, and how
-/// long until the connection is closed. The server would go on waiting behind a closed connection.
+/// After this time without the answer of an abandoned operation, the server is asked to stop; after
+/// `longest_draining` the connection is closed. It is not closed at once, because the server would
+/// go on waiting behind a closed connection.
 constexpr milliseconds patience_with_late_answers{1'000};
-/// How long until another connection may be opened in its place. Where callers' timeouts are
-/// shorter than a round trip, they do not open a connection each.
+/// After this time another connection may be opened in place of one whose answer is abandoned. So
+/// callers with timeouts shorter than a round trip do not open a connection each.
 constexpr milliseconds patience_before_replacement{200};
 constexpr milliseconds longest_draining{5'000};
-/// How long the end of a client waits for its last cancel requests to be sent.
+/// How long the destructor of a client waits until its last cancel requests are sent.
 constexpr milliseconds patience_with_cancel_requests{200};
 
 /// How long it is assumed that a server has no connection left.
@@ -73,7 +75,7 @@ std::optional<milliseconds> bounded(std::optional<milliseconds> limit) {
     return limit ? std::optional(bounded_wait(*limit)) : std::nullopt;
 }
 
-/// Between half of the whole and the whole.
+/// A random duration between half of `whole` and `whole`.
 milliseconds with_jitter(milliseconds whole) {
     thread_local std::minstd_rand generator(std::random_device{}());
     return milliseconds(std::uniform_int_distribution<milliseconds::rep>(whole.count() / 2,
@@ -96,7 +98,7 @@ lane operation::its_lane() const noexcept {
     return {.of_key = false, .name = call_.parameters.front()};
 }
 
-/// What releases a key goes before those who wait for it.
+/// Within a lane, releases in the background go before operations that wait for the key.
 bool operation::goes_before::operator()(const operation& a, const operation& b) const noexcept {
     const auto rank = [](const operation& each) {
         return std::tuple(each.its_lane(), !each.persists(), each.turn_);
@@ -127,7 +129,7 @@ client::client(const options& store)
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
-    for (auto* const each : {&waiting_, &urgent_, &alike_})
+    for (auto* const each : {&waiting_, &urgent_, &releases_, &alike_})
         each->clear();
     lanes_.clear();
     held_back_.clear();
@@ -151,7 +153,7 @@ void client::cancel(std::shared_ptr<operation> what) noexcept {
 void client::end(std::chrono::milliseconds patience) {
     hurry_ = true;
     desk_.end(patience);
-    // No thread drives any more.
+    // No thread runs the event loop any more.
     for (const auto& each : links_) {
         if (each->draining && !each->draining->is_cancelled) cancel_work(*each);
     }
@@ -261,7 +263,8 @@ void client::dequeue(operation& what) noexcept {
     what.queue_ = nullptr;
 }
 
-/// False if another is in its lane: it is held back until that one has left.
+/// False if another operation is in the lane of this one, which is then held back until the other
+/// one has left the lane.
 bool client::enter_lane(operation& what) noexcept {
     if (what.lane_hook::is_linked() || !what.needs_lane()) return true;
     if (lanes_.insert(what).second) return true;
@@ -288,7 +291,8 @@ void client::leave_lane(operation& what) noexcept {
 
 operation_queue& client::queue_of(const operation& what) {
     if (what.is_urgent()) return urgent_;
-    return what.call_.takes_lists && !what.call_.always_enters && !what.alone_ ? alike_ : waiting_;
+    if (!what.call_.takes_lists || what.call_.always_enters || what.alone_) return waiting_;
+    return what.has_priority() ? releases_ : alike_;
 }
 
 void client::end_overdue(time_point now) {
@@ -326,18 +330,18 @@ void client::end_overdue(time_point now) {
 // Who goes next, and where.
 
 bool client::somebody_waits() const {
-    return !waiting_.empty() || !urgent_.empty() || !alike_.empty();
+    return !waiting_.empty() || !urgent_.empty() || !releases_.empty() || !alike_.empty();
 }
 
-/// Where the one is who has waited longest and may go; null if there is none.
+/// The queue whose front is sent next; null if none may be sent. Extensions and releases go before
+/// the others, which go in the order of their arrival.
 operation_queue* client::next_queue() {
-    operation_queue* next = nullptr;
-    for (auto* const each : {&waiting_, &urgent_, &alike_}) {
-        if (each->empty()) continue;
-        if (each == &alike_ && lists_under_way() >= most_lists_under_way) continue;
-        if (next == nullptr || each->front().turn_ < next->front().turn_) next = each;
-    }
-    return next;
+    if (!urgent_.empty()) return &urgent_;
+    const bool may_send_list = lists_under_way() < most_lists_under_way;
+    if (!releases_.empty() && may_send_list) return &releases_;
+    if (alike_.empty() || !may_send_list) return waiting_.empty() ? nullptr : &waiting_;
+    if (waiting_.empty()) return &alike_;
+    return alike_.front().turn_ < waiting_.front().turn_ ? &alike_ : &waiting_;
 }
 
 std::size_t client::lists_under_way() const {
@@ -448,7 +452,7 @@ void client::send(link& on, operation_queue& from) {
     on.busy_with.push_back(from.front().self_);
     dequeue(from.front());
     const bool alone = on.busy_with.front()->alone_;
-    on.with_many_alike = &from == &alike_;
+    on.with_many_alike = &from == &alike_ || &from == &releases_;
     on.busy_since = steady_clock::now();
     if (on.with_many_alike) gather(on, from);
     for (const auto& each : on.busy_with) {
@@ -509,7 +513,8 @@ void client::bring_forward(operation& what, time_point deadline) {
 
 void client::connect_if_needed(time_point now) {
     if (now < connect_not_before_) return;
-    // Those that have been draining for a while do not count, up to as many again.
+    // Connections that have been draining for a while are not counted, up to the number of
+    // connections that are permitted anyway.
     std::size_t connections = 0;
     std::size_t coming = 0;
     std::size_t draining = 0;
@@ -530,7 +535,8 @@ void client::connect_if_needed(time_point now) {
     const std::size_t most_connections = pool_size_ + std::min(draining, pool_size_);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
-    std::size_t wanted = waiting_.size() + urgent_.size() + std::min(alike_.size(), lists);
+    std::size_t wanted =
+        waiting_.size() + urgent_.size() + std::min(releases_.size() + alike_.size(), lists);
     if (wanted == 1 && connections == 0 && now < listening_link_is_free_by() &&
         may_use_listening_link(next_queue()->front())) {
         wanted = 0;
@@ -713,7 +719,8 @@ void client::refuse(const operation_list& all, const refusal& why) {
     if (why.sqlstate == sqlstate_of_lock_shortage) lookout_.lower_all();
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ != operation::state::sent) continue;
-        // One that may travel with others has less time to wait than alone.
+        // An operation that was sent in a list may wait for a shorter time than one that was sent
+        // alone.
         const bool was_impatient =
             why.sqlstate == sqlstate_of_long_wait && each->call_.takes_lists && !each->alone_;
         each->alone_ = each->alone_ || cure != remedy::again_without_names;
@@ -733,7 +740,8 @@ void client::refuse(const operation_list& all, const refusal& why) {
     }
 }
 
-/// It has collided with others more than once. In step with them it would collide for ever.
+/// For an operation that has collided with others more than once. The random pause keeps two
+/// operations from colliding again in the same rhythm.
 void client::repeat_later(const std::shared_ptr<operation>& what, const lock_error& why) {
     const milliseconds pause{1U << std::min(what->collisions_, 10U)};
     const auto then = steady_clock::now() + with_jitter(std::min(pause, longest_pause));
@@ -790,16 +798,16 @@ void client::on_no_connection(const lock_error& why) {
     }
     if (lookout_.needs_connection(now)) lookout_.be_deaf_for(is_crowded ? longest_crowd : pause);
     // A lock ends if it is not extended, and is held for too long if it is not released. A
-    // connection may become free before the deadlines of these.
+    // connection may become free before the deadlines of these operations.
     const auto outlasts = [&](const operation& each) {
         return each.persists() || (is_crowded && each.has_priority());
     };
-    // Those that are held back first, or they would take the places of others.
+    // Operations that are held back fail first; otherwise they would enter the lanes of the others.
     for (auto each = held_back_.begin(); each != held_back_.end();) {
         operation& next = *each++;
         if (!outlasts(next)) fail(next.self_, why);
     }
-    for (auto* const queue : {&waiting_, &urgent_, &alike_}) {
+    for (auto* const queue : {&waiting_, &urgent_, &releases_, &alike_}) {
         for (auto each = queue->begin(); each != queue->end();) {
             operation& next = *each++;
             if (!outlasts(next)) fail(next.self_, why);
@@ -821,10 +829,11 @@ void client::close_idle_links() {
     }
 }
 
-// What becomes of connections whose answer nobody waits for.
+// Connections whose answer no caller waits for.
 
-/// The server may still be at work, or wait for others: it does so without end behind a connection
-/// that was closed, and each of these counts for its `max_connections`.
+/// The connection stays open because the server may still execute the statement or wait for a lock.
+/// It would go on after the connection is closed, and each such session counts for its
+/// `max_connections`.
 void client::drain(link& which, bool may_cancel_now) {
     const auto now = steady_clock::now();
     which.draining = {.replace_at = may_cancel_now ? now : now + patience_before_replacement,
@@ -833,7 +842,7 @@ void client::drain(link& which, bool may_cancel_now) {
     if (may_cancel_now) cancel_work(which);
 }
 
-/// A cancel request that comes late would hit the next transaction.
+/// A cancelled connection is closed, because a late cancel request would hit its next transaction.
 void client::end_draining(link& which) {
     const auto in_use = std::count_if(links_.begin(), links_.end(), [&](const auto& each) {
         return each->reserved == which.reserved && !each->draining && !each->listens;
@@ -873,8 +882,9 @@ void client::fail(const std::shared_ptr<operation>& what, const lock_error& why)
     set_ended(what);
 }
 
-/// Whoever waits is told now. If the operation was sent and nobody else waits for the same answer,
-/// the connection is not used before that came: no other operation may get it.
+/// Ends the operation for its caller now. If it was sent and no other caller waits for the same
+/// answer, the connection is drained: it is not used again before the answer has come, so that no
+/// other operation receives that answer.
 void client::give_up(const std::shared_ptr<operation>& what, const lock_error& why) {
     if (what->state_ == operation::state::ended) return;
     const bool was_sent = what->state_ == operation::state::sent;

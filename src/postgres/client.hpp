@@ -43,7 +43,8 @@ class operation;
 /// Those who wait until they hear of a key.
 using lounge = std::multimap<std::string, operation*, std::less<>>;
 
-/// What a call may wait for on the server: the right to acquire a key, or the row of a lock id.
+/// Something on the server that a call may wait for: the right to acquire a key, or the row of a
+/// lock id.
 struct lane {
     bool of_key;
     std::string_view name;
@@ -127,7 +128,7 @@ class operation : public net::order,
             return what.deadline_;
         }
     };
-    /// For members of lanes, in the order in which they go.
+    /// The order in which the members of lanes are sent.
     struct goes_before {
         bool operator()(const operation& a, const operation& b) const noexcept;
         bool operator()(const operation& a, const lane& b) const noexcept;
@@ -140,7 +141,8 @@ class operation : public net::order,
     enum class state { waiting, sent, lingering, pausing, ended };
 
     [[nodiscard]] bool may_free_a_key() const noexcept;
-    /// Whether it may wait on the server for long: only one at a time does for each lane.
+    /// Whether it may wait on the server for long. Only one operation of each lane does so at a
+    /// time.
     [[nodiscard]] bool needs_lane() const noexcept;
     [[nodiscard]] lane its_lane() const noexcept;
 
@@ -148,7 +150,7 @@ class operation : public net::order,
     /// From its admission to its end: the client keeps it.
     std::shared_ptr<operation> self_;
     operation_queue* queue_ = nullptr;
-    /// Behind another of its lane, and therefore in no queue.
+    /// It waits until another operation leaves its lane, and is in no queue meanwhile.
     bool is_held_back_ = false;
     /// It goes by itself now: it has to wait its turn, or others in its transaction were refused.
     bool alone_ = false;
@@ -280,12 +282,13 @@ class client : public net::driven, private lookout::audience {
     std::vector<std::shared_ptr<net::order>> withdrawn_;
     operation_queue waiting_;
     operation_queue urgent_;
-    operation_queue alike_;  ///< Those that may travel together.
-    /// Of each lane the one that may go, from its place in a queue to its end.
+    operation_queue releases_;  ///< Releases that may share a transaction.
+    operation_queue alike_;     ///< Other operations that may share a transaction.
+    /// For each lane the operation that may be sent, from its place in a queue to its end.
     boost::intrusive::set<operation, boost::intrusive::base_hook<lane_hook>,
                           boost::intrusive::key_of_value<operation::lane_of>>
         lanes_;
-    /// The others, who use no connection.
+    /// The other operations of the lanes, which use no connection.
     boost::intrusive::multiset<operation, boost::intrusive::base_hook<lane_hook>,
                                boost::intrusive::compare<operation::goes_before>>
         held_back_;
@@ -300,9 +303,9 @@ class client : public net::driven, private lookout::audience {
     /// The tables that were found first: another search path or new tables change nothing.
     located_tables tables_;
     const settings_statements settings_;
-    /// Some session has others: known from its greeting, or from a conflict that there is only
-    /// under a stricter isolation. All transactions set theirs from then on, since behind a pooler
-    /// each may come to another session.
+    /// Some session has other settings: its greeting showed them, or there was a conflict that only
+    /// a stricter isolation causes. From then on all transactions set their own settings, since
+    /// behind a pooler each transaction may use another session.
     bool sets_settings_ = false;
     /// Statements about these tables.
     std::map<const statement*, statement> qualified_;

@@ -184,7 +184,7 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
 
     end_session();
     {
-        // Host names were looked up before, so that libpq does not wait for anything here.
+        // Host names were resolved before, so that libpq does not wait for anything here.
         const net::shown_sockets::no_fork guard(shown_);
         session_.reset(PQconnectStartParams(keywords.data(), values.data(), 0));
         if (!session_) throw std::bad_alloc();

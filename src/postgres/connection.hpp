@@ -73,7 +73,7 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Ends it without another word to the listener.
     void close() noexcept;
 
-    /// What asks the server to stop what it is doing for this connection. Null without memory.
+    /// A request to the server to stop its work for this connection. Null if there is no memory.
     [[nodiscard]] canceller::request cancel_request() const {
         return canceller::request(PQgetCancel(session_.get()));
     }

@@ -102,7 +102,8 @@ step ask_for_tables(const table_pair& tables) {
 }
 
 unix_time clock_in(const row_list& answer, const std::string& where) {
-    // What a double can tell apart. No time comes near it, and it leaves room to reckon with.
+    // A double represents every integer up to this one. Real times are far below it, and sums do
+    // not overflow.
     constexpr std::int64_t most = 9'007'199'254'740'992;
     const auto ms = integer(answer, 0, where);
     if (ms < -most || ms > most) fail_as_senseless(where);

@@ -1,5 +1,5 @@
-/// The first question on a connection: the server's clock, the settings of the session, and where
-/// the tables are. Pure.
+/// The first queries on a connection: the server's clock, the settings of the session, and the
+/// schemas of the tables. No I/O.
 #pragma once
 
 #include "table_names.hpp"
@@ -11,17 +11,17 @@
 
 namespace syncguard::postgres {
 
-/// Asks for the clock and the settings, where the schemas of the tables are known.
+/// Asks for the clock and the settings, if the schemas of the tables are known.
 [[nodiscard]] step ask_for_clock();
 
-/// Asks for all.
+/// Asks for the clock, the settings and the schemas.
 [[nodiscard]] step ask_for_tables(const table_pair& tables);
 
 /// The first column of an answer. Throws `lock_error`; messages name the server by `where`.
 [[nodiscard]] unix_time clock_in(const row_list& answer, const std::string& where);
 
-/// Whether the session isolates transactions more strictly than read committed, or ends statements
-/// or transactions that take long. Throws `lock_error`.
+/// Whether the session isolates transactions more strictly than read committed, or limits the time
+/// of statements or transactions. Throws `lock_error`.
 [[nodiscard]] bool has_unsuitable_settings(const row_list& answer, const std::string& where);
 
 struct located_tables {

@@ -31,11 +31,12 @@ class link final : public connection::listener {
     bool with_many_alike = false;  ///< That is what it is busy with, be it one.
     time_point busy_since{};
 
-    /// Nobody waits for the answer any more. When it comes, the connection can be used again.
+    /// Set while no caller waits for the answer. When the answer has come, the connection can be
+    /// used again.
     struct draining_times {
-        time_point replace_at;  ///< From then on another may be opened in its place.
-        time_point cancel_at;   ///< The server is asked to stop then.
-        time_point close_at;    ///< The answer is not waited for any longer.
+        time_point replace_at;  ///< Then another connection may be opened in its place.
+        time_point cancel_at;   ///< Then the server is asked to stop.
+        time_point close_at;    ///< Then the connection is closed without the answer.
         bool is_cancelled = false;
     };
     std::optional<draining_times> draining;
@@ -50,7 +51,7 @@ class link final : public connection::listener {
     /// The server's clock as an answer told it, to a question that was sent at `busy_since`. The
     /// server has read it since then, perhaps after a long wait: what fits to that, stays.
     void set_server_clock(unix_time told) noexcept {
-        // Whatever the server says, nothing may overflow.
+        // Limited, so that no answer of the server causes an overflow.
         told = std::clamp(told, unix_time(), unix_time(std::chrono::years(1'000)));
         server_ahead_by_ = std::clamp(server_ahead_by_, told - at(std::chrono::steady_clock::now()),
                                       told - at(busy_since));

@@ -120,8 +120,8 @@ outcome lock_operation::decoded(const row& reply) const {
     return answer;
 }
 
-/// The caller is told that the lock is over, and will not release it. A release by its id frees it
-/// if the extension took effect after all, and touches no other lock.
+/// The caller receives `expired` and will not release the lock. This releases it by its id, which
+/// frees it if the extension took effect after all, and affects no other lock.
 void lock_operation::release_extended() const noexcept {
     const auto owner = client_.lock();
     if (!owner) return;

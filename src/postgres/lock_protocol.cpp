@@ -62,7 +62,7 @@ struct encoder {
     call operator()(const is_locked_request& what) const {
         call asked = one(sql.is_locked, {storage_key(what.key)});
         if (cleanup) {
-            // The answer does not depend on whether what is left of a lock can be removed.
+            // The answer is the same if the expired lock cannot be removed.
             asked.what = &sql.is_locked_with_cleanup;
             asked.fallback = &sql.is_locked;
             asked.fallback_after = call::refusals::all;

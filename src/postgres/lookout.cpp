@@ -11,18 +11,19 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Each is a lock in the server's table, which all its clients share and which has room for 64 of
-/// each session unless changed (`max_locks_per_transaction`). If every session took as many flags
-/// as this, half of it would be left.
+/// Each flag takes an entry of the server's lock table, which all its clients share and which has
+/// room for 64 locks of each session by default (`max_locks_per_transaction`). If every session
+/// took this many flags, half of the table would remain free.
 constexpr std::size_t most_keys = 32;
 
 /// A lock that goes from hand to hand is waited for again in a moment.
 constexpr auto flags_stay_up = 1s;
 
-/// The time that the server may take to answer the lookout.
+/// How long the server may take to answer a statement of the lookout.
 constexpr auto longest_answer = 5s;
 
-/// Limits of the pause before a flag is tried for again, which is as long as it has been refused.
+/// Limits of the pause before the next attempt to raise a flag. The pause is as long as the time
+/// since the first refusal.
 constexpr auto shortest_pause = 10ms;
 constexpr auto longest_pause = 1s;
 
@@ -145,7 +146,7 @@ void lookout::on_reply(const row_list& rows) {
     for (auto& [key, what] : keys_) {
         if (!std::exchange(what.is_asked_for, false)) continue;
         if (answer == rows.end()) {
-            be_deaf_for(pause_after_a_refusal);  // An answer that makes no sense.
+            be_deaf_for(pause_after_a_refusal);  // An unexpected answer.
             return;
         }
         take_flag(key, what, *answer++);

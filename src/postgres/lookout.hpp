@@ -52,7 +52,7 @@ class lookout final {
     /// For somebody who looked at the key, no earlier than `since`, and found it locked.
     [[nodiscard]] prospect watch(const std::string& key, time_point since);
 
-    /// The server's table of locks is full: makes room there, and raises no flag for a while.
+    /// Called when the server's lock table is full: lowers all flags, and raises none for a while.
     void lower_all();
 
     /// Keys may have become free by a transaction on its own connection, which does not notify its
@@ -87,7 +87,8 @@ class lookout final {
         bool is_flagged = false;
         bool is_asked_for = false;  ///< The flag is under way.
         std::string number;         ///< In notifications.
-        /// Since when the flag is another's, be it a release that is under way.
+        /// When the flag was first refused because another session held it, for instance a release
+        /// under way.
         std::optional<time_point> refused_since{};
         time_point ask_not_before{};
         time_point last_news{};

@@ -28,8 +28,8 @@ struct schema_statements {
     statement create;
 };
 
-/// An expression: the comment of a table, by its oid. The server's function for it is, in older
-/// versions, a text that is read with the search path of the caller.
+/// An SQL expression for the comment of the table with this oid. In older versions the body of the
+/// server's own function for it is resolved with the search path of the caller.
 [[nodiscard]] std::string comment_of_table(const std::string& oid);
 
 /// How that note begins; the counters' schema and name follow.

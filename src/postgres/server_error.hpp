@@ -26,14 +26,14 @@ enum class remedy {
 
 [[nodiscard]] remedy remedy_for(std::string_view sqlstate) noexcept;
 
-/// Of the error by which transactions fail that are isolated more strictly than read committed.
+/// The error of a conflict that occurs only under an isolation stricter than read committed.
 inline constexpr std::string_view sqlstate_of_conflict = "40001";
 
-/// Of the error where the server's table of locks is full, interest in releases included.
+/// The error when the server's lock table is full, which also holds the flags of waiting clients.
 inline constexpr std::string_view sqlstate_of_lock_shortage = "53200";
 
-/// Whether memory that all clients of the server share was used up: its table of locks, or the
-/// queue of notifications that some session does not read.
+/// Whether memory that all clients of the server share is used up: its lock table, or the queue of
+/// notifications, which fills up if a session does not read them.
 [[nodiscard]] bool is_shortage(std::string_view sqlstate) noexcept;
 
 /// What libpq says of a connection that could not be made. Its texts have no codes; those of the

@@ -41,8 +41,8 @@ std::string fence_number(const std::string& column) {
            column + "::bigint ELSE 0 END";
 }
 
-/// The number by which acquisitions of the key wait for each other, and by which the key is named
-/// in notifications, which any role may listen to.
+/// The number of a key: the argument of the advisory lock that serialises acquisitions, and the
+/// payload of notifications, which contain no key because any role may listen to them.
 std::string number_of(const std::string& key) {
     return "pg_catalog.hashtext(" + key + ")";
 }
@@ -52,14 +52,16 @@ std::string acquire_text(const quoted_names& tables) {
     // advisory lock of a key, finds no row and reads a time after the deadline of an acquisition
     // knows that this acquisition has not written and will not write.
     //
-    // The statement sees what was committed before it began. Whoever has written since then, before
-    // this one got the right to, is met by the upsert, which sees all and leaves a live lock alone;
-    // so is an extension or removal by lock id, which has the row alone and is waited for. The
-    // fence counter was raised for nothing then: the division by nothing undoes it all. So it does
-    // where a row was removed while it was waited for, and the time for the new one is from before;
-    // and where the wait for a row lasted until after the deadline.
+    // The statement sees what was committed before it began. If another transaction changed the row
+    // between then and the moment when this one got the advisory lock, the upsert meets that
+    // change, since it sees all committed rows, and leaves a live lock alone. It also waits for an
+    // extension or removal by lock id, which locks the row. In these cases the fence counter was
+    // raised although nothing was locked, so the statement divides by zero on purpose, and the
+    // transaction is rolled back. It does the same if it waited for a row that was then removed,
+    // because the time for the new row was read before the wait, and if the wait for a row lasted
+    // until after the deadline.
     //
-    // The server replaces `unnest` of several lists by pg_catalog.unnest of each.
+    // PostgreSQL itself replaces `unnest` of several lists by pg_catalog.unnest of each list.
     return "WITH input AS MATERIALIZED (SELECT i.*, pg_catalog.pg_try_advisory_xact_lock(" +
            number_of("i.key") +
            ") AS mine FROM unnest($1::pg_catalog.text[], $2::pg_catalog.text[], "
@@ -68,7 +70,7 @@ std::string acquire_text(const quoted_names& tables) {
            "clock AS MATERIALIZED (SELECT pg_catalog.count(*), " +
            limit_of_waiting("$7") + ", " + server_clock() +
            " AS ms FROM input), "
-           // Within the range of the type, whatever the end of the stored lock is.
+           // Stays within the range of the type for any stored end.
            "stored AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms::bigint, " +
            fence_number("l.fence") +
            " AS fence, greatest(l.expires_at_ms::bigint, 0) {-} clock.ms {+} " + tolerance() +
@@ -130,13 +132,13 @@ std::string flag_of(const std::string& key) {
     return kind_of_flags + ", " + number_of(key);
 }
 
-/// Whether a statement takes advisory locks and notifies. Both use memory that all clients of the
-/// server share, and can fail where it is used up.
+/// Whether a statement takes advisory locks and notifies. Both need memory that all clients of the
+/// server share, and fail if it is used up.
 enum class shared_memory { used, avoided };
 
-/// Notifies those who wait for the key, if a condition holds. A notification makes commits wait for
-/// each other: only where the flag is up. Who raises the flag later does not get it before this
-/// transaction has ended, and then sees what it has changed.
+/// Notifies the clients that wait for the key, if a condition holds. Commits that notify wait for
+/// each other, so the statement notifies only if the flag is raised. A client that raises the flag
+/// later does not get it before this transaction has ended, and then sees the changes.
 std::string notice_of(const std::string& key, const std::string& condition, shared_memory use) {
     if (use == shared_memory::avoided) return "NULL";
     return "CASE WHEN " + condition + " AND NOT pg_catalog.pg_try_advisory_xact_lock(" +
@@ -181,7 +183,7 @@ std::string extend_text(const quoted_names& tables, shared_memory use) {
     // It is not waited for, since peers take it before they wait for the row. Without it, the end
     // of the lock must not have come when the commit is known.
     //
-    // Who waits for the key sleeps until the lock's end, and must know of one that comes earlier.
+    // Waiting clients sleep until the end of the lock, and must be notified of an earlier end.
     const std::string alone =
         use == shared_memory::avoided
             ? "false"
@@ -267,8 +269,8 @@ statements::statements(const quoted_names& tables)
       lookup_id(named(lookup_text(tables, "lock_id"))) {}
 
 settings_statements::settings_statements()
-    // SET TRANSACTION would be warned of in the log of the server, since the transaction has no
-    // BEGIN. The setting ends with the transaction all the same.
+    // `SET TRANSACTION` would write a warning to the server's log, since the transaction has no
+    // BEGIN. This setting ends with the transaction as well.
     : isolation(unnamed("SET transaction_isolation TO 'read committed'")),
       time(named("SELECT pg_catalog.set_config('statement_timeout', '0', true), "
                  "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL "

@@ -9,11 +9,12 @@
 
 namespace syncguard::postgres {
 
-/// The text with `OPERATOR(pg_catalog.=)` in the place of `{=}`, and so for each operator. An `=`
-/// is looked for in the search path, where another role may have put its own, which would run as
-/// the user of this library. For the same reason functions, types and relations are named with
-/// `pg_catalog`, and what calls an `=` without naming it (USING, IN, NULLIF, BETWEEN, CASE with an
-/// operand) is not used. All these operators bind alike, from left to right.
+/// Replaces `{=}` by `OPERATOR(pg_catalog.=)`, and likewise for each operator. A plain `=` is
+/// looked up in the search path, where another role may have defined its own, which would run with
+/// the rights of the user of this library. For the same reason functions, types and relations are
+/// named with `pg_catalog`, and constructs that use `=` without naming it (USING, IN, NULLIF,
+/// BETWEEN, CASE with an operand) are avoided. All these operators have the same precedence, and
+/// associate from left to right.
 [[nodiscard]] std::string with_system_operators(std::string_view text);
 
 /// A function call that limits how long the transaction waits for others: whoever has stopped to
@@ -31,23 +32,23 @@ struct statements {
 
     /// Waits for the right to acquire a key, at most so many milliseconds: ($1 key, $2 patience).
     statement enter;
-    /// Takes that right where nobody has it. Lists ($1 keys, $2 user keys, $3 lock ids, $4 ttls, $5
-    /// fence keys, $6 deadlines; and $7 patience with others who have the rows) give rows (server's
-    /// clock, time left of another's lock, whether the key's right was free and the deadline not
-    /// over, fence, end of the lock, whether the lock was there before, whether the fence counter
-    /// is negative). Where the second is null and the third true, a null fence tells that the fence
-    /// counter is negative or at its end.
+    /// Takes that right if no transaction has it. Lists ($1 keys, $2 user keys, $3 lock ids, $4
+    /// ttls, $5 fence keys, $6 deadlines; and $7 the longest wait for a row in ms) give rows
+    /// (server's clock, time left of another's lock, whether the key's right was free and the
+    /// deadline not over, fence, end of the lock, whether the lock was there before, whether the
+    /// fence counter is negative). If the second is null and the third true, a null fence means
+    /// that the fence counter is negative or has reached its limit.
     statement acquire;
     /// A list ($1 lock ids; and $2 patience) gives rows (released, nothing, server's clock).
     /// Released: 1, -1 if there was none, -2 if it had ended.
     statement release;
-    /// The same without telling those who wait, for a server whose shared memory is used up.
+    /// The same without a notification, for a server whose shared memory is used up.
     statement release_unnoticed;
     /// ($1 lock id, $2 ttl, $3 deadline, $4 patience) gives (server's clock, end, seen, whether the
     /// deadline was not over, time that was left of the lock where a peer was at its key).
     statement extend;
-    /// The same for a server whose shared memory is used up: as if a peer were at the key, and
-    /// without telling those who wait of an earlier end.
+    /// The same for a server whose shared memory is used up: without the advisory lock of the key,
+    /// as if a peer had it, and without a notification of an earlier end.
     statement extend_unnoticed;
     /// ($1 key) gives a row if it is locked.
     statement is_locked;
@@ -57,12 +58,12 @@ struct statements {
     statement lookup_id;
 };
 
-/// Settings for one transaction, as its first steps, where the session has others: those of a role
-/// or a database.
+/// The first statements of a transaction, which set its settings, if the role or the database has
+/// given the session other settings.
 struct settings_statements {
     /// Read committed: each statement sees what was committed before it.
     statement isolation;
-    /// The deadline of a call is its only limit.
+    /// No time limits of the server: the deadline of the call is the only limit.
     statement time;
 
     settings_statements();
@@ -74,9 +75,10 @@ struct lookout_statements {
     statement who_serves;
     statement listen;
     statement unlisten;
-    /// ($1 keys) gives rows (number of the key in notifications, whether its flag is up): from the
-    /// commit on, who releases the key notifies. A flag cannot be had while a release of its key is
-    /// under way, or another role has it alone. In the order of the keys.
+    /// ($1 keys) gives rows (number of the key in notifications, whether its flag is raised), in
+    /// the order of the keys. From the commit on, clients that release a key with a raised flag
+    /// notify. A flag cannot be raised while a release of its key is under way, or while another
+    /// role holds it in exclusive mode.
     statement raise_flags;
     statement lower_flags;
 

@@ -152,7 +152,7 @@ target::target(const options& store)
     // Keys are UTF-8, whatever the environment says.
     settings["client_encoding"] = "UTF8";
     settings.try_emplace("fallback_application_name", "syncguard");
-    // A standby that lags behind shows locks that are gone, and no lock that is new.
+    // A standby that lags behind still shows released locks, and does not show the newest ones.
     const bool may_be_chosen = by_service || std::getenv("PGSERVICE") != nullptr ||
                                std::getenv("PGTARGETSESSIONATTRS") != nullptr;
     if (!may_be_chosen) {

@@ -33,12 +33,12 @@ constexpr auto patience_with_late_answers = 30s;
 /// How many such connections are kept.
 constexpr std::size_t most_retired = 8;
 
-/// A connection that owes answers is taken for dead after so long a silence. A caller's timeout
-/// says nothing: it may be shorter than the round trip.
+/// A connection with outstanding answers is treated as dead after a silence of this length. A
+/// caller's timeout is no sign of that: it may be shorter than the round trip.
 constexpr milliseconds longest_silence{250};
 
-/// A server that cannot write is left for the one that its name leads to now. Not more often than
-/// this: the name may go on to lead to a replica.
+/// If a server cannot write, the client connects to the address that the host name leads to now,
+/// but at most once in this time, since the name may still lead to a replica.
 constexpr milliseconds shortest_stay{1'000};
 
 /// Before an operation is repeated while the client's end waits for it.
@@ -199,8 +199,8 @@ void client::end_overdue(time_point now) {
                 set_ended(late);
             }
         } else if (late->state_ == operation::state::sent) {
-            // The connection may be dead, or have lost an answer: nothing else is to wait for it,
-            // or to get its answer.
+            // The connection may be dead, or an answer may be lost: no other operation is sent on
+            // it, so that none waits for it or receives the answer of this one.
             late->sent_on_->is_late = true;
             give_up(late, {error_code::network_timeout, where_ + " did not answer in time"});
         } else if (why_not_connected_) {
@@ -269,8 +269,7 @@ std::size_t client::tasks_wanted() const {
     return share > queued() ? share - queued() : 1;
 }
 
-/// How many operations of `priority_` and of `waiting_`, counted from their fronts, make the next
-/// call.
+/// The number of operations at the fronts of `priority_` and `waiting_` that form the next call.
 std::pair<std::ptrdiff_t, std::ptrdiff_t> client::next_call() const {
     const auto& first = priority_.empty() ? waiting_ : priority_;
     if (first.front()->alone_) return {priority_.empty() ? 0 : 1, priority_.empty() ? 1 : 0};
@@ -520,14 +519,15 @@ void client::retire(link& which) {
     }
 }
 
-/// While answers are late, operations wait for them, or for another connection once this one has
-/// been silent for too long.
+/// While answers are late, operations wait for them. If the connection has been silent for
+/// `longest_silence`, it is retired, and operations are sent on another one.
 void client::retire_if_silent(time_point now) {
     if (current_ == nullptr || !current_->is_late || !current_->must_drain()) return;
     if (now - current_->silent_since >= longest_silence) retire(*current_);
 }
 
-/// After a failover the name may lead to another server: it is looked up for each connection.
+/// After a failover the host name may lead to another server: each new connection looks it up
+/// again.
 void client::retire_after_failover(link& conn) {
     if (&conn != current_) return;
     const auto now = steady_clock::now();

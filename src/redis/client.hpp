@@ -64,10 +64,10 @@ class operation : public net::order,
     struct patience {
         std::string key;  ///< As the server knows it.
         time_point until;
-        /// Whether the server is asked to tell of changes of the key meanwhile.
+        /// Whether the server is asked to notify of changes of the key during that time.
         bool watches = true;
     };
-    /// `notified`: it was sent again because the server told of a change of the key.
+    /// `notified`: it was sent again because the server reported a change of the key.
     [[nodiscard]] virtual std::optional<patience> wait_after(const script_reply& /*reply*/,
                                                              bool /*notified*/) {
         return std::nullopt;

@@ -29,7 +29,8 @@ class link final : public connection::listener {
     bool drains = false;
     /// An operation was not answered by its deadline: nothing is sent until all answers have come.
     bool is_late = false;
-    /// The last answer, or the first call after all were answered.
+    /// The time of the latest answer, or of the first call that was sent when no answer was
+    /// outstanding.
     time_point silent_since{};
     bool retired = false;
     time_point keep_until{};  ///< Once it is retired.

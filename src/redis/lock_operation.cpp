@@ -23,7 +23,7 @@ constexpr milliseconds longest_memory = std::chrono::hours(1);
 constexpr milliseconds shortest_pause{20};
 
 /// A server whose tracking table is full reports changes of keys that did not change. After such a
-/// report the key is watched again only after a pause, which doubles up to this.
+/// report the client watches the key again only after a pause, which doubles up to this duration.
 constexpr milliseconds longest_pause = std::chrono::seconds(1);
 
 /// How long after its connection broke an acquisition may still reach the server.
@@ -91,7 +91,8 @@ std::optional<operation::patience> lock_operation::wait_after(const script_reply
     const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
     const auto until = std::min(std::get<acquire_request>(what_).linger_until, lock_ends);
-    // A lock that is live only by the tolerance has no time left: its expiry counts as unknown.
+    // A lock that is live only because of the tolerance has no time left: its expiry counts as
+    // unknown.
     const auto expires_at = lasts > milliseconds{0} ? reply.server_time + lasts : unix_time();
     const bool is_same_lock = std::exchange(seen_expiry_, expires_at) == expires_at;
     if (!is_same_lock) pause_ = milliseconds{0};

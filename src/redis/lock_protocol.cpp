@@ -191,7 +191,7 @@ struct decoder {
         return outcome::found(*std::move(record));
     }
 
-    /// By the server's clock, whatever the server takes for that.
+    /// By the server's clock, which may show any time: refuses a sum that overflows.
     [[nodiscard]] unix_time end_of(milliseconds ttl) const {
         if (server_time > unix_time::max() - ttl) refuse();
         return server_time + ttl;

@@ -85,9 +85,9 @@ constexpr std::array known_errors{
                 "the server has no password set"},
 };
 
-/// The error that a reply is about. Before 7.0 a server puts the place in the script ahead of it:
+/// The error in a reply without the place in the script. A server before 7.0 puts that place first:
 ///   @user_script: 227: -READONLY You can't write against a read only replica.
-/// and where the script has ended with it:
+/// or, if the error has ended the script:
 ///   ERR Error running script (call to f_SHA1): @user_script:227: @user_script: 227: -OOM command
 ///   ...
 std::string_view without_place(std::string_view reply) noexcept {

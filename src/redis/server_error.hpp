@@ -18,7 +18,7 @@ namespace syncguard::redis {
 /// Whether the refusal can concern a single key among those of a command.
 [[nodiscard]] bool may_concern_one_key(std::string_view reply) noexcept;
 
-/// Whether this server cannot write, or not now, while another may have taken over under its name.
+/// Whether this server cannot write now, while another may have taken over its host name.
 [[nodiscard]] bool may_have_failed_over(std::string_view reply) noexcept;
 
 /// An error for the person who reads it: what the server at `where` said and what to try. With

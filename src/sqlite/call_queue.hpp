@@ -1,4 +1,4 @@
-/// The asynchronous door: runs blocking calls on threads of its own.
+/// Implements asynchronous calls: runs blocking calls on threads of its own.
 #pragma once
 
 #include "../core/background_thread.hpp"
@@ -12,14 +12,16 @@ class call_queue {
   public:
     call_queue();
 
-    /// Runs `target.perform(what, limits)` on a thread of the queue and tells `done`. A call that
-    /// is cancelled, or whose deadline passes, while it waits for its turn completes at once.
+    /// Runs `target.perform(what, limits)` on a thread of the queue and passes the result to
+    /// `done`. If a call is cancelled or its deadline passes while it is queued, it completes at
+    /// once.
     void post(engine& target, const request& what, const call_limits& limits,
               completion done) noexcept;
 
   private:
     timer_thread deadlines_;
-    /// Extensions have a thread to themselves: other calls may wait until their deadlines.
+    /// Extensions have their own thread, because other calls may occupy a thread until their
+    /// deadlines.
     background_thread extensions_;
     background_thread others_;
 };

@@ -178,8 +178,8 @@ bool database::remember_files() {
     wal_path_ = resolved + "-wal";
     shm_path_ = resolved + "-shm";
     const file_ids found = current_files();
-    // To open the file may take long. The paths may lead to other files by now than SQLite has
-    // open.
+    // Opening the file may take long. The paths may lead to other files now than those that SQLite
+    // has open.
     if (found.main != identify(resolved.c_str()) || !are_open(found)) {
         sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
         return false;

@@ -69,8 +69,8 @@ class statement {
     std::unique_ptr<sqlite3_stmt, finalizer> handle_;
 };
 
-/// Thrown by all members that use the file when another process uses it in a way that excludes
-/// this one. Nothing has been changed. They never wait.
+/// All members that use the file throw this when another process uses the file in a way that
+/// excludes this one. Nothing has been changed. The members never wait.
 struct file_is_busy {};
 
 /// An open database file. Not thread-safe: one caller at a time.
@@ -101,7 +101,7 @@ class database {
     /// Throws `lock_error` if the file has hard links: SQLite would keep side files for each name.
     void refuse_hard_links() const;
 
-    /// Throws `file_is_busy`, or the `lock_error` that an SQLite result code means, naming the
+    /// Throws `file_is_busy`, or the `lock_error` for an SQLite result code; its message names the
     /// file.
     [[noreturn]] void fail(int result_code) const;
 

@@ -28,8 +28,8 @@ constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
 /// extend one is still told "expired".
 constexpr milliseconds sweep_guard = time_tolerance + std::chrono::minutes(1);
 
-/// How many acquisitions come between two sweeps. Fewer than a sweep erases, so that expired locks
-/// cannot pile up.
+/// The number of acquisitions between two sweeps. It is less than the number of rows that a sweep
+/// erases, so that expired locks cannot accumulate.
 constexpr unsigned sweep_interval = 64;
 static_assert(sweep_interval < lock_table::most_erased_at_once);
 
@@ -165,7 +165,8 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& what, const call
         answer.attempt_began = began;
         if (answer.ok || !seen) return answer;
 
-        // Nothing is told of changes in the folder that takes the place of the watched one.
+        // If the folder was replaced, changes in the new folder are not reported until it is
+        // watched.
         constexpr milliseconds longest_pause = std::chrono::seconds{1};
         auto until = std::chrono::steady_clock::now() + std::min(*answer.locked_for, longest_pause);
         until = std::min(until, what.linger_until);
@@ -195,7 +196,7 @@ outcome sqlite_engine::perform_once(const request& req, const call_limits& limit
 
 sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call_limits& limits,
                                                   std::optional<passage>& turn) {
-    // All other writers wait for the one that has the turn.
+    // All other writers wait for the call that has the turn, so it passes before lookups.
     const passage alone(*gate_, limits, turn ? precedence::extension : precedence::other);
     try {
         session& open = open_session();
@@ -215,23 +216,23 @@ sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call
         return obstacle::busy;
     } catch (const file_was_replaced&) {
         session_.reset();
-        // Others may have been granted the lock on the files that count now.
+        // Another client may have been granted the lock on the new files.
         if (begins_with_a_write(req)) return outcome::failed(failure_reason::not_found);
         return obstacle::replaced;
     } catch (const file_was_replaced_at_open&) {
         return obstacle::replaced;
     } catch (const lock_error& failure) {
         if (session_ && session_->file.in_transaction()) session_.reset();
-        // A newer version renames the tables: tell that instead of a missing table.
+        // A newer version renames the tables: report that instead of a missing table.
         if (session_ && failure.code() == error_code::internal) {
             try {
                 (void)has_current_schema(session_->file);
-            } catch (const file_is_busy&) {  // the failure that led here is the one to tell
+            } catch (const file_is_busy&) {  // the original failure is reported
             }
         }
         throw;
     } catch (...) {
-        // A transaction that could not even be rolled back would hold up everybody.
+        // A transaction that could not be rolled back would block all other writers.
         if (session_ && session_->file.in_transaction()) session_.reset();
         throw;
     }
@@ -256,12 +257,13 @@ void sqlite_engine::write_pacing::leave_gap_if_due() {
     burst_began_ = std::chrono::steady_clock::now();
 }
 
-/// Waits a little, longer each time. Throws when the limits say that it has been enough.
+/// Waits for a short time that grows with each try. Throws when the deadline has passed or stop is
+/// requested.
 void sqlite_engine::pause(obstacle met, int tries, precedence rank,
                           const call_limits& limits) const {
     using std::chrono::microseconds;
     constexpr microseconds shortest{50};
-    // An extension looks so often that it does not miss the gap that others leave.
+    // An extension polls often enough to find the gap that other processes leave.
     const microseconds longest{rank == precedence::extension ? 250 : 5'000};
     const microseconds wanted = std::min(longest, shortest * (1 << std::min(tries, 10)));
 
@@ -328,7 +330,8 @@ sqlite_engine::session& sqlite_engine::open_session() {
     return *session_;
 }
 
-/// After a grant, which it must not make fail: the next sweep does what this one could not.
+/// Runs after a grant, which must not fail because of it: the next sweep erases what this one could
+/// not.
 void sqlite_engine::sweep_now_and_then(session& open) noexcept {
     if (acquisitions_until_sweep_-- > 0) return;
     acquisitions_until_sweep_ = sweep_interval;
@@ -346,7 +349,8 @@ void sqlite_engine::sweep_now_and_then(session& open) noexcept {
 
 namespace {
 
-/// A row with the id of the request was written by the same call, before the file was opened again.
+/// How long another's lock is live. A row with the id of the request is not another's: the same
+/// call wrote it before the file was opened again.
 milliseconds life_of_other(const std::optional<stored_lock>& held, const acquire_request& req,
                            const host_time& at) {
     if (!held || held->record.id == req.id) return milliseconds(0);
@@ -355,7 +359,8 @@ milliseconds life_of_other(const std::optional<stored_lock>& held, const acquire
 
 }  // namespace
 
-/// Most attempts on a held lock end here: a read disturbs nobody and writes nothing.
+/// Answers most attempts on a locked key by a read, which writes nothing and blocks no other
+/// caller.
 std::optional<outcome> sqlite_engine::answer_if_locked(session& open, const acquire_request& req) {
     const auto held = open.locks->by_key(make_storage_key("", req.key, budget));
     const auto life = life_of_other(held, req, open.clock.now());

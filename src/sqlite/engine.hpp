@@ -52,13 +52,14 @@ class sqlite_engine : public engine, private fork_participant {
     /// Why a request has no answer yet.
     enum class obstacle {
         busy,        ///< Another process uses the file.
-        replaced,    ///< The path leads to other files than those that were used.
-        needs_turn,  ///< A read could not answer it, and other writers come first.
+        replaced,    ///< The path leads to other files than the open ones.
+        needs_turn,  ///< A read could not answer it: it has to wait for a turn.
     };
     using attempt = std::variant<outcome, obstacle>;
 
-    /// SQLite has no queue for the write lock: processes poll it. Against a process that writes
-    /// without pause, the others could poll in vain for seconds; so it leaves a gap now and then.
+    /// SQLite has no queue for the write lock: processes poll it. If one process writes without
+    /// pause, others could poll in vain for seconds. So a process leaves a gap after a series of
+    /// writes.
     class write_pacing {
       public:
         [[nodiscard]] bool is_gap_due();
@@ -72,8 +73,8 @@ class sqlite_engine : public engine, private fork_participant {
 
     [[nodiscard]] outcome perform_once(const request& req, const call_limits& limits);
     [[nodiscard]] outcome acquire_when_free(const acquire_request& what, const call_limits& limits);
-    /// Does not wait for other processes. An acquisition without a turn writes if it gets one at
-    /// once, and keeps it.
+    /// Does not wait for other processes. An acquisition without a turn takes one if it is free,
+    /// and keeps it.
     [[nodiscard]] attempt try_at_once(const request& req, const call_limits& limits,
                                       std::optional<passage>& turn);
     void pause(obstacle met, int tries, precedence rank, const call_limits& limits) const;
@@ -94,11 +95,11 @@ class sqlite_engine : public engine, private fork_participant {
     const bool owns_folder_;
     const std::filesystem::path path_;
     unsigned acquisitions_until_sweep_ = 0;
-    /// Writers queue here, and wait for other processes here, before they enter `gate_`.
+    /// Writers queue here. They hold the turn while they wait for other processes, without `gate_`.
     std::unique_ptr<gate> turns_;
     write_pacing pacing_;  ///< Guarded by `turns_`.
-    /// Around the connection. A call leaves it before it waits for another process; lookups and
-    /// forks would have to wait, too.
+    /// Guards the connection. A call leaves it before it waits for another process, so that lookups
+    /// and forks do not wait as well.
     std::unique_ptr<gate> gate_;
     std::unique_ptr<session> session_;
     std::unique_ptr<call_queue> queue_;

@@ -100,10 +100,10 @@ bool file_changes::start() {
     return true;
 }
 
-/// The folder is watched, not the file, which may be replaced. The path may lead to another folder
-/// than the last time: then that one is watched from now on.
+/// Watches the folder, because the file may be replaced. If the path leads to another folder than
+/// at the last call, that folder is watched from now on.
 bool file_changes::watch_folder() {
-    // What is announced of a link is announced of the file that it leads to.
+    // For a symbolic link, changes are announced for the file that it leads to.
     const auto real_file = std::filesystem::weakly_canonical(file_);
     const int folder = ::inotify_add_watch(state_->events.get(), real_file.parent_path().c_str(),
                                            IN_ATTRIB | IN_CREATE | IN_MOVED_TO | IN_DELETE);

@@ -32,9 +32,9 @@ class file_changes {
 
     using count = std::uint64_t;
 
-    /// How many changes there were, as far as one knows; from now on, of the file that the path
-    /// leads to now. Nothing if the system does not tell of them, for want of memory or of watches
-    /// that the user may have.
+    /// The number of reported changes. From now on, changes are reported for the file that the path
+    /// leads to now. Nothing if the system does not report changes, because of missing memory or
+    /// the user's limit of watches.
     [[nodiscard]] std::optional<count> so_far();
 
     /// Waits for another, until then at the latest.

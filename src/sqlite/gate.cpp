@@ -10,8 +10,8 @@ namespace syncguard::sqlite {
 
 namespace {
 
-/// A caller that waits this long gets the gate before callers that come later. Until then, they
-/// may overtake it while it wakes up: to hand over every short operation from thread to thread
+/// A caller that has waited this long enters before callers that come later. Until then they may
+/// overtake it while its thread wakes up: handing over every short operation from thread to thread
 /// would halve the throughput.
 constexpr std::chrono::milliseconds longest_overtaking{1};
 

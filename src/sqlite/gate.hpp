@@ -1,5 +1,5 @@
-/// A mutex whose callers wait within their limits, extensions of locks before releases before all
-/// others, each kind in the order of its arrival.
+/// A mutex with three priorities and time limits: extensions enter before releases, and releases
+/// before all others; callers of the same priority enter in the order of their arrival.
 #pragma once
 
 #include <syncguard/engine.hpp>
@@ -18,14 +18,14 @@ class gate {
   public:
     /// Throws `lock_error`: `network_timeout` or `aborted`.
     void enter(const call_limits& limits, precedence rank);
-    /// False if others are inside or wait.
+    /// False if another caller is inside or waits.
     [[nodiscard]] bool try_enter() noexcept;
-    /// Before all others, and waits as long as it takes.
+    /// Enters before all waiting callers, without a time limit.
     void enter();
     void leave() noexcept;
 
-    /// If callers of a higher rank wait, leaves, and comes back after them, the first of its own
-    /// rank. Throws as `enter` does; then the gate has been left.
+    /// If callers of a higher rank wait, leaves the gate, lets them pass, and enters again as the
+    /// first of its own rank. Throws as `enter` does; then the gate has been left.
     void let_higher_ranks_pass(const call_limits& limits, precedence rank);
 
   private:

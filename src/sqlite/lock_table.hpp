@@ -42,9 +42,9 @@ class lock_table {
 
     /// Whether `erase_some_ended_before` would erase anything.
     [[nodiscard]] bool any_ended_before(const host_time& time);
-    /// Erases locks that ended by `boot_ms`, and, if this boot is known, those of another boot with
-    /// the latest ends. Others of another boot go when `boot_ms` reaches their ends. Looks at no
-    /// more rows than it may erase.
+    /// Erases locks that ended before the given time and, if this boot is known, the locks of
+    /// another boot that have the latest ends. Other locks of another boot are erased when
+    /// `boot_ms` passes their ends. Reads no more rows than it may erase.
     void erase_some_ended_before(const host_time& time);
     static constexpr int most_erased_at_once = 100;
 

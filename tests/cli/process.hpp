@@ -39,7 +39,7 @@ struct start_options {
     std::vector<int> ignored_signals{};
     /// A pseudo terminal's file descriptor: it becomes the controlling terminal, of a new session.
     std::optional<int> terminal{};
-    /// Whom it runs as; needs root.
+    /// The user that the process runs as. Needs root.
     std::optional<uid_t> user{};
 };
 

@@ -79,7 +79,7 @@ class kept_lease : public testing::TestWithParam<store_kind> {
     static constexpr milliseconds ttl = 3s;
     static inline const std::array<std::string, 2> wanted{"wanted:1", "wanted:2"};
 
-    /// Threads that wait for locks, each in its own call, and have nothing else to do.
+    /// Threads that wait for locks, each in its own call. They do nothing else.
     std::vector<std::jthread> waiting_threads() {
         std::vector<std::jthread> threads;
         for (const auto& key : wanted) {
@@ -93,7 +93,7 @@ class kept_lease : public testing::TestWithParam<store_kind> {
                                                    {.timeout = milliseconds::max(),
                                                     .retry = {.max_retries = 1'000'000},
                                                     .stop = stop});
-                    } catch (const lock_error&) {  // it was told to stop
+                    } catch (const lock_error&) {  // the test has requested stop
                     }
                 });
             const auto tid = thread_number.get();
@@ -137,6 +137,10 @@ TEST_P(kept_lease, is_renewed_while_threads_that_waited_before_it_are_stopped_by
     ASSERT_TRUE(lease);
     lease->on_lost(told_.handler());
     lease->keep_alive();
+    // The thread that performs the I/O hands over after its current step, at the latest for the
+    // first renewal.
+    ASSERT_TRUE(eventually([&] { return lease->remaining() < ttl * 5 / 6; }));
+    ASSERT_TRUE(eventually([&] { return lease->remaining() > ttl * 5 / 6; }));
     {
         stopped_threads stopped;
         for (auto& each : waiting)

@@ -87,10 +87,11 @@ TEST_P(threads, of_the_library_have_names_and_leave_signals_to_the_program) {
         EXPECT_TRUE(name.starts_with("syncguard-")) << name;
         for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM, SIGPIPE})
             EXPECT_TRUE(blocks(task, signal)) << name << " gets signal " << signal;
-        // Handlers of crashes run on the thread that crashed.
+        // A signal of a crash is handled on the thread that crashed.
         EXPECT_FALSE(blocks(task, SIGSEGV)) << name;
     }
-    // That of telemetry; the others may have been started by other tests of this process.
+    // The thread of telemetry. The other threads may have been started by other tests of this
+    // process.
     EXPECT_GE(started, 1);
 }
 

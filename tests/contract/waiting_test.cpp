@@ -137,7 +137,8 @@ TEST_P(waiting_without_being_told, ends_by_the_next_retry) {
     EXPECT_TRUE(store_->open().release(id.str()).ok);
 }
 
-/// Those whose store tells them wait in line behind the first; the others ask for themselves.
+/// If the store sends notifications, waiters queue behind the first one; otherwise each makes its
+/// own attempts.
 TEST_P(waiting_without_being_told, one_that_came_later_is_not_kept_by_one_that_pauses_for_longer) {
     const auto locks = store_->open();
     const auto id = locks.acquire("k", {.ttl = 60s})->detach();

@@ -327,7 +327,7 @@ TEST_P(firestore_http,
     proxy_->resume();
     const auto executed_last = extending.get();
     EXPECT_TRUE(executed_last.ok);
-    // The lease counts the TTL of the last extension from the sending of the one before it.
+    // The lease counts the TTL of the last extension from the time when the one before it was sent.
     EXPECT_GE(executed_last.expires_at, executed_before.expires_at);
     EXPECT_EQ(locks.lookup(key_lookup{"k"})->expires_at, executed_last.expires_at);
 }

@@ -1,4 +1,4 @@
-/// A fork in another thread, in the middle of the making of a connection.
+/// A fork in another thread while a connection is being made.
 #pragma once
 
 #include "fault/socket_hook.hpp"
@@ -14,8 +14,8 @@
 
 namespace syncguard::test {
 
-/// Forks a child that lives on when the first socket has been created, before its number is known
-/// to its creator: unless the fork is made to wait, which is given some time.
+/// Forks a child, which keeps running, when the first socket has been created and its creator does
+/// not know its number yet. If the fork has to wait, the creator goes on after some time.
 class fork_in_connect {
   public:
     /// Returns when the child exists. It is killed when this object is destroyed.

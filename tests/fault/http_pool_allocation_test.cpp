@@ -1,4 +1,4 @@
-/// A pool of HTTP connections and no memory: who waits in line for a connection.
+/// Allocation failures of callers that wait for a connection of an HTTP pool.
 #include "../../src/net/http_pool.hpp"
 #include "failing_allocation.hpp"
 #include "support/eventually.hpp"
@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What came of a call.
+/// The result of a call.
 enum class result { none, answered, failed };
 
 boost::asio::awaitable<void> ask(net::http_pool& pool, boost::asio::io_context& context,
@@ -38,8 +38,9 @@ boost::asio::awaitable<void> ask(net::http_pool& pool, boost::asio::io_context& 
     }
 }
 
-/// True if the `nth` allocation of a call failed that waits for the only connection. So many other
-/// timers run: the call's own needs memory where the table of timers is full.
+/// Makes the `nth` allocation fail of a call that waits for the only connection. Returns whether
+/// there was such an allocation. So many other timers run that the table of timers is full and the
+/// call's own timer allocates.
 bool fails_in_line(long nth, std::size_t timers) {
     std::atomic<int> requests{0};
     std::atomic<bool> holds{true};

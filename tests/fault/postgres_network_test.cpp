@@ -121,7 +121,7 @@ class stopped_sessions {
         for (const pid_t each : pids_)
             ::kill(each, SIGCONT);
     }
-    /// Whether the server has done what was sent to one of them meanwhile.
+    /// Whether the server has executed what was sent to one of them in the meantime.
     [[nodiscard]] bool one_is_done() const {
         return std::any_of(pids_.begin(), pids_.end(), [&](pid_t each) {
             const auto state = server_.run(
@@ -315,34 +315,67 @@ TEST_F(postgres_network, renewals_do_not_wait_behind_a_crowd) {
     other.run("COMMIT");
 }
 
-TEST_F(postgres_network, who_came_first_is_served_first_where_connections_are_few) {
-    const auto locks = open(60s, 1);
-    auto other = server().connect();
-    other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('ahead'))");
-    std::jthread ahead([&] { EXPECT_TRUE(locks.acquire("ahead")); });
-    ASSERT_TRUE(eventually(
-        [] { return server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "1"; }));
-    // Of two kinds, which stand in different queues.
-    boost::asio::io_context handlers;
-    const auto more_will_come = boost::asio::make_work_guard(handlers);
-    std::vector<int> order;
-    const auto noting = [&](int number) {
-        return boost::asio::bind_executor(handlers,
-                                          [&order, number](std::exception_ptr failure, auto&&...) {
-                                              EXPECT_FALSE(failure);
-                                              order.push_back(number);
-                                          });
-    };
-    for (int i = 0; i < 12; i += 2) {
-        async_is_locked(locks, "k" + std::to_string(i), {}, noting(i));
-        async_release(locks, lock_id::generate(), {}, noting(i + 1));
+/// All connections of a client, of which there is one, are busy until the other transaction ends.
+class postgres_queue : public postgres_fault {
+  protected:
+    postgres_queue() {
+        other_.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('ahead'))");
+        ahead_ = std::jthread([this] { EXPECT_TRUE(locks_.acquire("ahead")); });
+        EXPECT_TRUE(eventually([] {
+            return server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "1";
+        }));
     }
-    other.run("COMMIT");
-    while (order.size() < 12)
-        handlers.run_one();
-    // Releases that are alike travel together, with the first of them.
-    std::erase_if(order, [](int number) { return number % 2 != 0; });
-    EXPECT_EQ(order, (std::vector<int>{0, 2, 4, 6, 8, 10}));
+
+    /// A handler that adds the number of its call to the order of answers.
+    [[nodiscard]] auto noting(int number) {
+        return boost::asio::bind_executor(handlers_,
+                                          [this, number](std::exception_ptr failure, auto&&...) {
+                                              EXPECT_FALSE(failure);
+                                              order_.push_back(number);
+                                          });
+    }
+
+    void ask(int number) {
+        async_is_locked(locks_, "k" + std::to_string(number), {}, noting(number));
+    }
+    void acquire(int number) {
+        async_acquire(locks_, "k" + std::to_string(number), {.ttl = 60s}, noting(number));
+    }
+    void release(int number) { async_release(locks_, lock_id::generate(), {}, noting(number)); }
+
+    /// The numbers of so many calls in the order of their answers.
+    [[nodiscard]] std::vector<int> answered(std::size_t count) {
+        other_.run("COMMIT");
+        while (order_.size() < count)
+            handlers_.run_one();
+        return order_;
+    }
+
+  private:
+    const any_backend locks_ = open(60s, 1);
+    postgres_connection other_ = server().connect();
+    std::jthread ahead_;
+    boost::asio::io_context handlers_;
+    const boost::asio::executor_work_guard<boost::asio::io_context::executor_type> more_will_come_ =
+        boost::asio::make_work_guard(handlers_);
+    std::vector<int> order_;
+};
+
+TEST_F(postgres_queue, who_came_first_is_served_first_where_connections_are_few) {
+    for (int i = 0; i < 6; i += 2) {
+        ask(i);
+        acquire(i + 1);
+    }
+    // Acquisitions travel together, with the first of them.
+    EXPECT_EQ(answered(6), (std::vector<int>{0, 1, 3, 5, 2, 4}));
+}
+
+TEST_F(postgres_queue, releases_go_before_calls_that_came_earlier) {
+    for (int i = 0; i < 6; ++i)
+        ask(i);
+    for (int i = 6; i < 9; ++i)
+        release(i);
+    EXPECT_EQ(answered(9), (std::vector<int>{6, 7, 8, 0, 1, 2, 3, 4, 5}));
 }
 
 TEST_F(postgres_network, a_statement_that_takes_too_long_ends_before_its_call) {

@@ -1,5 +1,6 @@
-/// How many connections a PostgreSQL client uses: for calls that were cancelled or timed out, for
-/// many calls on one key, while it waits, and where the server has none left.
+/// The number of connections that a PostgreSQL client uses: after calls that were cancelled or
+/// timed out, with many calls on one key, while it waits, and when the server accepts no more
+/// connections.
 #include "postgres_fault.hpp"
 
 #include <syncguard/lock.hpp>
@@ -24,7 +25,7 @@ class postgres_sessions : public postgres_fault {
   protected:
     static long number(const std::string& sql) { return std::stol(server().value(sql)); }
 
-    /// Of the clients under test.
+    /// The connections of the clients under test.
     static long sessions() {
         return number(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'syncguard' "
@@ -80,7 +81,7 @@ class postgres_sessions : public postgres_fault {
             stop.request_stop();
         }
         EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; })) << waiting_sessions();
-        // Beside the pool there may be one connection for extensions and one that listens.
+        // In addition to the pool there may be one connection for extensions and one that listens.
         EXPECT_LE(sessions(), pool + 2);
         other.run("COMMIT");
         EXPECT_TRUE(locks.acquire(key(0)));
@@ -403,7 +404,7 @@ std::ptrdiff_t open_descriptors() {
 }
 
 TEST_F(postgres_sessions, a_thousand_failed_connects_leave_no_descriptor_open) {
-    /// Greets everyone and hangs up: logged in, ready, and gone.
+    /// Completes the login of each client and then closes the connection.
     struct greeter {
         greeter() {
             auto address = loopback_address(0);
@@ -439,7 +440,7 @@ TEST_F(postgres_sessions, a_thousand_failed_connects_leave_no_descriptor_open) {
         const auto before = open_descriptors();
         for (int i = 0; i < 500; ++i)
             fail_to_connect(port);
-        // The server closes its side of the last one when it likes.
+        // The server may close its side of the last connection at any time.
         EXPECT_TRUE(eventually([&] { return open_descriptors() <= before; }))
             << before << " and then " << open_descriptors();
     }

@@ -169,7 +169,7 @@ TEST_F(redis_lease, a_release_handler_that_waits_for_a_call_does_not_stop_it) {
         ASSERT_TRUE(lease);
         proxy_.stall(direction::to_client);
     }
-    // This call drives the I/O when the release fails.
+    // The thread of this call performs the I/O when the release fails.
     const auto began = steady_clock::now();
     expect_error(error_code::network_timeout,
                  [&] { (void)locks.is_locked("other", {.timeout = 2s}); });
@@ -192,7 +192,7 @@ TEST_F(redis_lease, tells_one_release_error_although_the_release_fails_after_dis
         proxy_.stall(direction::to_client);
     }
     EXPECT_EQ(calls, 1);
-    // Ends after the release, which was sent before with a shorter time.
+    // Ends after the release, which was sent earlier and has a shorter timeout.
     expect_error(error_code::network_timeout,
                  [&] { (void)locks.is_locked("other", {.timeout = 2s}); });
     EXPECT_EQ(calls, 1);

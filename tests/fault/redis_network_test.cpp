@@ -390,7 +390,7 @@ TEST_P(redis_silence, a_late_answer_holds_up_nobody_once_it_has_come) {
     const auto locks = open(60s);
     auto held = open().acquire("held", {.ttl = 60s});
     ASSERT_TRUE(held);
-    // It drives the loop for all others meanwhile.
+    // During this call its thread runs the loop for all other callers.
     auto waiting = std::async(std::launch::async, [&] {
         return acquire_with_retries(locks, "held", {.ttl = 60s, .timeout = 50s}).valid();
     });

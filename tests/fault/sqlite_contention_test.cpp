@@ -1,4 +1,4 @@
-/// Many callers of one lock file: who is served first, and who waits for whom.
+/// Many callers of one lock file: the order in which they are served, and which of them wait.
 #include "../../src/sqlite/gate.hpp"
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
@@ -106,7 +106,7 @@ TEST_F(sqlite_contention, an_extension_goes_before_the_calls_that_wait_already) 
         other_process.run("COMMIT");
     }
     EXPECT_EQ(granted, others);
-    // Some may be counted between the extension and its answer.
+    // Some calls may be counted between the extension and its answer.
     EXPECT_LT(granted_before, others / 2);
 }
 
@@ -157,7 +157,7 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_another_process_that_writes_with
     loss_recorder losses;
     auto lease = locks.acquire("k", {.ttl = 1s});
     lease->on_lost(losses.handler());
-    // A single thread: where several take turns, the file is free while the next one wakes up.
+    // A single thread: if several threads take turns, the file is free while the next one wakes up.
     const child_process writer([&] {
         const auto own = open();
         while (true)
@@ -268,7 +268,8 @@ TEST_F(sqlite_contention,
 
     std::filesystem::rename(folder, folder_ / "old");
     std::filesystem::rename(other_folder, folder);
-    // Before the waiter has found out, the release would only show that it looks now and then.
+    // If the release came before the waiter has noticed, it would only show that the waiter polls
+    // now and then.
     ASSERT_TRUE(eventually([&] { return latest_watch() > watch; }));
     EXPECT_TRUE(open().release(id.str()).ok);
     auto next = granted.get_future();
@@ -278,7 +279,8 @@ TEST_F(sqlite_contention,
 
 class gate_order : public testing::Test {
   protected:
-    /// Starts a thread that enters the gate, and waits until it sleeps before it.
+    /// Starts a thread that enters the gate, and returns when that thread sleeps in front of the
+    /// gate.
     void start(sqlite::precedence rank, const char* name) {
         threads_.emplace_back([this, rank, name] {
             const sqlite::passage inside(gate_, patient_, rank);
@@ -325,7 +327,7 @@ TEST_F(gate_order, lets_a_caller_that_made_way_for_higher_ranks_in_before_its_ow
     EXPECT_EQ(entered_, (std::vector<std::string>{"extension", "this one", "release", "other"}));
 }
 
-/// What the process has open.
+/// The files that the process has open.
 std::ptrdiff_t open_descriptors() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());

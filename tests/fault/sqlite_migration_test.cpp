@@ -210,7 +210,7 @@ TEST(lost_counter, the_fence_of_the_expired_lock_is_respected) {
     const sqlite::backend locks({.path = path});
     for (int i = 0; i < 5; ++i)
         ASSERT_TRUE(locks.acquire("k"));
-    locks.acquire("k", {.ttl = 1ms})->detach();
+    locks.acquire("k", {.ttl = 1s})->detach();
     sqlite_connection(path).run("DELETE FROM syncguard_fence_counters_v2");
     EXPECT_TRUE(eventually([&] {
         auto lease = locks.acquire("k");

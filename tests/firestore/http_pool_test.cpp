@@ -2,6 +2,7 @@
 #include "../../src/net/http_pool.hpp"
 
 #include "support/certificates.hpp"
+#include "support/eventually.hpp"
 #include "support/http_server.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -9,7 +10,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace syncguard::test {
@@ -122,6 +126,44 @@ TEST_P(http_answers, in_chunks_keep_the_connection) {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n";
     EXPECT_EQ(ask({{.raw = raw}, {.body = "B"}}), (answers{"A", "B"}));
     EXPECT_EQ(connections_, 1U);
+}
+
+boost::asio::awaitable<void> send_to(net::http_pool& pool, std::string target,
+                                     std::shared_ptr<net::interruption> limits) {
+    net::http_request request;
+    request.target = std::move(target);
+    (void)co_await pool.call(request, *limits);
+}
+
+TEST(http_connections, go_first_to_calls_that_have_priority) {
+    std::mutex mutex;
+    std::vector<std::string> served;
+    std::atomic<bool> all_wait{false};
+    const http_server server([&](const http_received& request) {
+        const std::lock_guard guard(mutex);
+        served.push_back(request.target);
+        EXPECT_TRUE(eventually([&] { return all_wait.load(); }));
+        return http_reply{.body = "A"};
+    });
+    boost::asio::io_context context;
+    net::shown_sockets shown;
+    net::http_pool pool(context,
+                        {.origin = {.host = "127.0.0.1", .port = server.port()}, .where = "here"},
+                        nullptr, shown);
+    const auto begin = [&](std::string target, bool has_priority) {
+        auto limits = std::make_shared<net::interruption>(context, has_priority);
+        boost::asio::co_spawn(context, send_to(pool, std::move(target), std::move(limits)),
+                              boost::asio::detached);
+        context.poll();
+    };
+    begin("/1", false);
+    begin("/2", false);
+    begin("/3", false);
+    begin("/first", true);
+    begin("/second", true);
+    all_wait = true;
+    context.run();
+    EXPECT_EQ(served, (std::vector<std::string>{"/1", "/first", "/second", "/2", "/3"}));
 }
 
 }  // namespace

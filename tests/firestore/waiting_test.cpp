@@ -1,4 +1,4 @@
-/// Clients that wait for a lock in a store that tells nobody when it becomes free.
+/// Clients that wait for a lock in a store that sends no notifications.
 #include "on_firestore.hpp"
 
 #include <syncguard/lock.hpp>

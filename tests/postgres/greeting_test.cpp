@@ -1,4 +1,4 @@
-/// What a server says of its clock.
+/// The server's clock in the answer to the greeting.
 #include "../../src/postgres/greeting.hpp"
 
 #include "support/expect_error.hpp"

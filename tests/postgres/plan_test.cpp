@@ -1,5 +1,4 @@
-/// How the server finds the rows that a statement is about: no statement reads a large table from
-/// end to end.
+/// Query plans: no statement reads a large table from end to end.
 #include "../../src/postgres/statements.hpp"
 #include "support/postgres_server.hpp"
 
@@ -37,7 +36,7 @@ TEST(postgres_plans, read_no_large_table_from_end_to_end) {
         {sql.lookup_key, "'k1'"},
         {sql.lookup_id, "'AAAAAAAAAAAAAAAAAAAAA1'"},
     };
-    // The server makes plans for the parameters, and later one for all.
+    // The server first makes a plan for each execution, and later a generic one.
     for (const std::string mode : {"force_custom_plan", "force_generic_plan"}) {
         auto session = server.connect();
         session.run("SET plan_cache_mode = " + mode);

@@ -31,7 +31,7 @@ TEST_F(postgres_refusals, a_server_that_only_reads_is_unavailable) {
     const auto backend = open({.connection = reading + "&target_session_attrs=any"});
     expect_error(error_code::service_unavailable, [&] { (void)backend.acquire("k"); });
     EXPECT_FALSE(backend.is_locked("k"));
-    // It may be a standby, which does not know what was granted last.
+    // The server may be a standby, which does not know the latest grants.
     const auto failure = expect_error(error_code::service_unavailable,
                                       [&] { (void)open({.connection = reading}).is_locked("k"); });
     ASSERT_TRUE(failure);
@@ -77,7 +77,7 @@ TEST_F(postgres_refusals, of_several_hosts_the_one_that_writes_is_found) {
     expect_error(error_code::service_unavailable, [&] { (void)none.acquire("k"); });
 }
 
-/// A server for which another isolation than read committed is the default.
+/// A server whose default isolation is not read committed.
 class postgres_isolation : public postgres_refusals {
   protected:
     /// How many transactions the server refused while many clients of one backend want one key.
@@ -415,7 +415,8 @@ TEST_F(postgres_refusals, an_extension_that_a_pooler_ends_is_sent_once_and_fails
     const auto backend = open({.connection = server().url_at(pooler.port())});
     for (const std::string sqlstate : {"08P01", "57P01"}) {
         const auto id = take(backend, "k" + sqlstate);
-        // Until all connections have been greeted: no greeting shall be the next transaction.
+        // Waits until all connections have been greeted, so that the next transaction is not a
+        // greeting.
         for (int i = 0; i < 20; ++i)
             EXPECT_TRUE(backend.extend(id).ok);
         server().run(

@@ -89,7 +89,7 @@ TEST_F(waiting_on_postgres, a_flag_that_cannot_be_had_leaves_other_keys_alone) {
                    "AND pid <> pg_backend_pid()") == "1";
     }));
     std::jthread waiting([&] { granted("k"); });
-    // The other session's is one of them.
+    // One of them belongs to the other session.
     EXPECT_TRUE(eventually([] { return server().value(flags) == "2"; }));
     EXPECT_TRUE(open().release(id).ok);
     waiting.join();
@@ -152,7 +152,7 @@ TEST_F(waiting_on_postgres, a_full_table_of_locks_on_the_server_gets_the_flags_b
         (void)locks.release(each);
 }
 
-/// Statements that use what a server may run out of, are refused.
+/// Statements that use shared memory of the server are refused.
 class waiting_on_a_short_server : public waiting_on_postgres {
   protected:
     static void refuse(const std::string& function, const std::string& sqlstate) {

@@ -68,8 +68,8 @@ const std::vector<meaning> meanings{
     {"oom", error_code::internal, false},
 };
 
-/// Errors inside the script as servers before 7.0 send them, and what 7.0 and later send for the
-/// same.
+/// Errors inside the script as servers before 7.0 send them, and the same errors as 7.0 and later
+/// send them.
 struct place_of_error {
     std::string version;
     std::string before;
@@ -114,7 +114,7 @@ TEST(errors_of_a_redis_server, mean_the_same_inside_the_script_on_every_version)
     }
 }
 
-/// Without the first word that such errors have since 7.0.
+/// Errors without the first word that they have since 7.0.
 TEST(errors_of_a_redis_server, permissions_that_a_script_lacks_are_named_on_every_version) {
     for (const std::string error :
          {"The user executing the script can't run this command or subcommand",

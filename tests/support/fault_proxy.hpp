@@ -68,7 +68,7 @@ class fault_proxy {
     void slice(direction way, bool on = true,
                std::chrono::microseconds pause = std::chrono::microseconds(0));
 
-    /// Forwards new connections to another port. Those that exist stay where they are.
+    /// Forwards new connections to another port. Existing connections are not changed.
     void retarget(std::uint16_t port);
 
     /// Accepts new connections and closes them at once. Those that exist go on.

@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(all, dying_context, testing::Bool(), [](const auto& tes
     return test.param ? "that_has_had_calls" : "without_a_call_before";
 });
 
-/// Takes no work.
+/// An executor that refuses all work.
 struct refusing_executor {
     template <class Function>
     void execute(Function&& /*work*/) const {

@@ -522,7 +522,7 @@ TEST(loss, handlers_that_destroy_each_others_leases_do_not_wait_for_each_other) 
     EXPECT_TRUE(is_told);
     EXPECT_TRUE(all_ended);
     if (all_ended) return;
-    // Their threads wait for ever.
+    // The threads of these handlers wait for ever.
     for (auto& each : pairs)
         (void)each.release();
     (void)other.release();

@@ -110,8 +110,8 @@ TEST(lock, it_gives_up_when_its_time_is_over_and_never_sleeps_past_it) {
     EXPECT_LT(waited, 5s);
 }
 
-/// Grants a key to one caller after the other. It never tells when the key becomes free, be it that
-/// it cannot, or that it cannot for once.
+/// Grants a key to one caller after the other. It never notifies when the key becomes free, either
+/// because it cannot, or because it temporarily cannot.
 class silent_engine : public scripted_engine {
   public:
     explicit silent_engine(bool tells_when_free)
@@ -138,7 +138,7 @@ class silent_engine : public scripted_engine {
     std::atomic<std::uint64_t> grants_{0};
 };
 
-/// The first in line sleeps for as long as its policy says.
+/// The first waiter sleeps for as long as its policy says.
 TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
     for (const bool tells : {false, true}) {
         const auto store = std::make_shared<silent_engine>(tells);
@@ -150,7 +150,7 @@ TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
                                         .retry = {.retry_delay = 1h, .jitter = jitter::none},
                                         .stop = stop.get_token()});
         });
-        // One that asks, and one that asks to be told.
+        // One attempt that only asks, and one that lingers.
         ASSERT_TRUE(eventually([&] { return store->attempts == (tells ? 2 : 1); }));
         auto second = std::async(std::launch::async,
                                  [&] { (void)acquire_with_retries(locks, "k", {.timeout = 10s}); });
@@ -174,7 +174,7 @@ TEST(lock, a_caller_whose_only_pause_is_as_long_as_its_time_looks_again_before_t
     EXPECT_NO_THROW(waiter.get());
 }
 
-/// An engine that tells, and whose first in line waits to be told until the test ends.
+/// An engine that sends notifications. Its first waiter lingers until the test ends.
 TEST(lock, a_caller_behind_one_that_waits_to_be_told_asks_before_its_time_is_over) {
     const memory::backend inner;
     std::atomic<int> attempts{0};
@@ -188,7 +188,7 @@ TEST(lock, a_caller_behind_one_that_waits_to_be_told_asks_before_its_time_is_ove
                                     .retry = {.retry_delay = 1h, .jitter = jitter::none},
                                     .stop = stop.get_token()});
     });
-    // The holder's, the first, and the one that waits.
+    // The attempt of the holder, the first attempt of the waiter, and the one that lingers.
     ASSERT_TRUE(eventually([&] { return store->calls() == 3; }));
     const auto failure = expect_error(error_code::acquisition_timeout, [&] {
         (void)acquire_with_retries(locks, "k", {.timeout = 400ms});
@@ -204,7 +204,7 @@ TEST(lock, pauses_that_grow_do_not_keep_the_first_in_line_from_a_free_lock) {
     const auto store = std::make_shared<silent_engine>(false);
     const any_backend locks(store);
     std::jthread freeing([&] {
-        // By the policy alone that would be after more than half a minute.
+        // With the policy alone this would take more than half a minute.
         EXPECT_TRUE(eventually([&] { return store->attempts >= 16; }));
         store->is_locked = false;
     });

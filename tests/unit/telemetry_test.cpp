@@ -180,7 +180,7 @@ TEST(telemetry, what_the_end_drops_is_told_as_a_warning) {
             (void)locks.is_locked("k");
     }
     const auto message = warning.get_future().get();
-    // One is in the callback, if it began before the end.
+    // One event is in the callback, if the callback began before the destructor.
     EXPECT_TRUE(message.starts_with("9 ") || message.starts_with("10 ")) << message;
     unblock.set_value();
 }

@@ -99,14 +99,14 @@ TEST(waiting_line, those_behind_a_first_that_asks_wait_and_those_behind_one_that
     EXPECT_FALSE(may_ask(third));
     first->set_asking(false);
     EXPECT_TRUE(may_ask(third));
-    // Only the first decides.
+    // Only the state of the first place counts.
     second->set_asking(true);
     EXPECT_TRUE(may_ask(third));
     first.reset();
     EXPECT_FALSE(may_ask(third)) << "the new first begins by asking";
 }
 
-/// What a client does that had a key and wants it again.
+/// A client that has released a key and acquires it again.
 class yielding : public testing::Test {
   protected:
     void hold(milliseconds length, std::uint64_t counter, bool found_locked = false) {

@@ -28,17 +28,17 @@ class abandonable {
     abandonable& operator=(const abandonable&) = delete;
     virtual ~abandonable() = default;
 
-    /// Destroys the handler; the answer will be dropped when it comes. False if there is none any
-    /// more.
+    /// Destroys the handler; the result of the call will be dropped. False if the handler was
+    /// posted or destroyed before.
     virtual bool drop_handler() noexcept = 0;
 
-    /// The same, and cancels the call.
+    /// Does the same and cancels the call.
     virtual void abandon() noexcept = 0;
 };
 
-/// The calls whose handlers belong to an execution context. A context that is destroyed while calls
-/// are under way takes their handlers with it, as Asio's own operations do. Calls that are begun
-/// meanwhile, by destructors of handlers and coroutines, have no handler.
+/// The calls whose handlers belong to an execution context. If the context is destroyed while calls
+/// are under way, their handlers are destroyed with it, as those of Asio's own operations are.
+/// Calls that destructors of handlers and coroutines begin during that time have no handler.
 class outstanding_calls : public boost::asio::execution_context::service {
   public:
     using key_type = outstanding_calls;
@@ -46,8 +46,8 @@ class outstanding_calls : public boost::asio::execution_context::service {
     inline static boost::asio::execution_context::id id;
 
     explicit outstanding_calls(boost::asio::execution_context& context) : service(context) {}
-    // A service that is created while its context is destroyed is not shut down. Its calls were
-    // begun by destructors: they go on.
+    // If a service is created while its context is being destroyed, `shutdown` is not called.
+    // Destructors have begun its calls: they go on without a handler.
     ~outstanding_calls() override {
         drop_all([](abandonable& call) { (void)call.drop_handler(); });
     }
@@ -131,8 +131,9 @@ class async_call : public abandonable,
                     std::move(handler)(std::move(failure), std::move(result));
                 });
         } catch (...) {
-            // The executor does not take the handler, which is destroyed by now. If it was the last
-            // owner of its context, the registry is destroyed, too, and has called `abandon`.
+            // The executor has refused the handler, which is destroyed by now. If the handler was
+            // the last owner of its context, the registry is destroyed as well, and has called
+            // `abandon`.
             if (!waiting_) return;
         }
         waiting_.reset();
@@ -175,7 +176,8 @@ class async_call : public abandonable,
         }
     }
 
-    /// Recursive: a handler that is destroyed because it could not be posted may own its context.
+    /// Recursive: a handler that could not be posted is destroyed while this is locked, and may own
+    /// its context, whose destruction calls `drop_handler`.
     std::recursive_mutex mutex_;
     std::optional<waiting_handler> waiting_;
     std::stop_source stop_;

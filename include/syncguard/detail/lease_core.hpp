@@ -88,9 +88,9 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     /// Gives the lock up without releasing it.
     void detach() noexcept;
 
-    /// Releases if still held. Never throws. A failure goes to the release-error handler, at most
-    /// once for a lease: on the calling thread if this waits for the release, else on a thread for
-    /// handlers.
+    /// Releases the lock if it is still held. Never throws. A failure goes to the release-error
+    /// handler, at most once for a lease: on the calling thread if this waits for the release, else
+    /// on a thread that runs only handlers.
     void dispose() noexcept;
 
     /// The same without waiting, whatever kind of lease this is.
