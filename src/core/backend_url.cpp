@@ -74,9 +74,10 @@ backend_url::backend_url(std::string_view text) : text_(text) {
         const auto equals = option.find('=');
         const std::string name = percent_decoded(option.substr(0, equals));
         if (equals == std::string_view::npos || name.empty()) {
-            throw lock_error(
-                error_code::invalid_argument,
-                "an option of a backend URL is written name=value; got '" + name + "'");
+            // The text is not repeated: it may be the rest of a password with an '&' in it.
+            throw lock_error(error_code::invalid_argument,
+                             "an option of a backend URL is written name=value, and an '&' in a "
+                             "value '%26'");
         }
         if (!options_.emplace(name, percent_decoded(option.substr(equals + 1))).second) {
             throw lock_error(error_code::invalid_argument,

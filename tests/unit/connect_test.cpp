@@ -20,11 +20,16 @@ std::string refusal(const std::string& url) {
 TEST(connecting, what_is_unknown_is_named) {
     EXPECT_NE(refusal("etcd://host").find("'etcd:'"), std::string::npos);
     EXPECT_NE(refusal("memory:?a=b").find("'a'"), std::string::npos);
-    EXPECT_NE(refusal("memory:?flag").find("'flag'"), std::string::npos);
+    EXPECT_NE(refusal("memory:?flag").find("name=value"), std::string::npos);
     EXPECT_NE(refusal("memory:?a=1&a=2").find("'a'"), std::string::npos);
     EXPECT_NE(refusal("memory:?a=%2").find("%25"), std::string::npos);
     EXPECT_NE(refusal("REDIS-LIKE://host").find("'redis-like:'"), std::string::npos);
     EXPECT_NE(refusal("memory:name").find("memory:"), std::string::npos);
+}
+
+TEST(connecting, an_option_without_a_value_is_not_repeated) {
+    for (const char* text : {"memory:?secret", "memory:?a=my&secret"})
+        EXPECT_EQ(refusal(text).find("secret"), std::string::npos);
 }
 
 TEST(connecting, text_that_is_not_a_url_is_not_repeated) {
