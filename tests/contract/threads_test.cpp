@@ -23,6 +23,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
 
 namespace syncguard::test {
 namespace {
@@ -60,6 +61,8 @@ class threads : public testing::TestWithParam<store_kind> {
 SYNCGUARD_RUN_ON_STORES(threads, all_stores());
 
 TEST_P(threads, of_the_library_have_names_and_leave_signals_to_the_program) {
+    // ThreadSanitizer starts a thread of its own beside the first one of the program.
+    std::thread([] {}).join();
     const auto before = tasks_of_this_process();
     std::atomic<bool> is_lost{false};
     const any_backend plain = store_->open();
