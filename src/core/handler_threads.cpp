@@ -1,20 +1,24 @@
 #include "handler_threads.hpp"
 
+#include "fork_generation.hpp"
 #include "library_thread.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <exception>
+#include <optional>
 
 namespace syncguard {
 
 namespace {
 
-thread_local bool is_handler_thread = false;
+/// The process in which the thread runs handlers. A child that a handler forks has no such thread.
+thread_local std::optional<std::uint32_t> handlers_of;
 
 }  // namespace
 
 bool handler_threads::run_this_thread() noexcept {
-    return is_handler_thread;
+    return handlers_of == fork_generation();
 }
 
 void handler_threads::ensure_started() {
@@ -88,7 +92,7 @@ void handler_threads::wait_until_allowed(std::unique_lock<std::mutex>& guard) {
 }
 
 void handler_threads::run() {
-    is_handler_thread = true;
+    handlers_of = fork_generation();
     std::unique_lock guard(mutex_);
     do {
         wait_until_allowed(guard);

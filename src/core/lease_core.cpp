@@ -81,7 +81,8 @@ lease_clock::duration lease_core::time_left() noexcept {
     const auto left = deadline() - now;
     if (left > none) return left;
     expire();
-    return none;
+    // An extension may have been acknowledged meanwhile.
+    return state_ == state::held ? std::max(deadline() - lease_clock::now(), none) : none;
 }
 
 void lease_core::on_release_error(release_error_handler handler, release_source source) {

@@ -126,11 +126,14 @@ void lease_core::start_renewal(milliseconds ttl) noexcept {
 }
 
 void lease_core::expire() noexcept {
-    auto* supervision = supervision_.load();
-    if (supervision == nullptr) return;
-    state expected = state::held;
-    if (!state_.compare_exchange_strong(expected, state::expired)) return;
-    lease_keeper::of_this_process().lose(*supervision, loss_reason::expired);
+    {
+        const std::lock_guard guard(extending_);
+        // An extension may have been acknowledged since the caller read the deadline.
+        if (lease_clock::now() < deadline()) return;
+        state expected = state::held;
+        if (!state_.compare_exchange_strong(expected, state::expired)) return;
+    }
+    tell_keeper_of_loss(loss_reason::expired);
 }
 
 void lease_core::tell_keeper_of_loss(loss_reason reason) noexcept {

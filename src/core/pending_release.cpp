@@ -35,6 +35,8 @@ class pending_release::registry {
         ++count_;
     }
     void remove() noexcept {
+        // A completion may fork. In the child, the mutex of the parent's registry may stay locked.
+        if (process_ != fork_generation()) return;
         const std::lock_guard guard(mutex_);
         if (--count_ == 0) none_left_.notify_all();
     }

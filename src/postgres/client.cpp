@@ -404,6 +404,8 @@ time_point client::listening_link_is_free_by() const {
 }
 
 std::shared_ptr<connection> client::connection_for_lookout() {
+    // After an out-of-memory error the former one may not have been closed yet.
+    if (listening_link() != nullptr) return nullptr;
     link* const idle = usable_link(false);
     if (idle == nullptr) return nullptr;
     idle->listens = true;
