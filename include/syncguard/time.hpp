@@ -23,7 +23,7 @@ inline constexpr milliseconds time_tolerance{1000};
     return expires_at > now - time_tolerance;
 }
 
-/// How long after `now` a lock can still be live if nobody changes it. `expires_at` may have any
+/// How long after `now` a lock can still be live if no client changes it. `expires_at` may have any
 /// value, since it may come from another program.
 [[nodiscard]] constexpr milliseconds longest_life(unix_time expires_at, unix_time now) noexcept {
     constexpr milliseconds most = std::chrono::years{100};

@@ -26,12 +26,12 @@ constexpr milliseconds breather{5};
 
 thread_local bool is_keeper_thread = false;
 
-renewal_step next_step_of(const lease_supervision& whose, lease_clock::time_point now) noexcept {
-    return next_step({.renewed_at = whose.lease.renewed_at(),
-                      .deadline = whose.lease.deadline(),
-                      .is_renewed = whose.renewal_ttl > milliseconds{0},
-                      .renewal_under_way = whose.renewal_under_way,
-                      .retry_not_before = whose.retry_not_before},
+renewal_step next_step_of(const lease_supervision& entry, lease_clock::time_point now) noexcept {
+    return next_step({.renewed_at = entry.lease.renewed_at(),
+                      .deadline = entry.lease.deadline(),
+                      .is_renewed = entry.renewal_ttl > milliseconds{0},
+                      .renewal_under_way = entry.renewal_under_way,
+                      .retry_not_before = entry.retry_not_before},
                      now);
 }
 
@@ -64,78 +64,78 @@ void lease_keeper::ensure_started() {
     started_ = true;
 }
 
-void lease_keeper::watch(lease_supervision& whose) noexcept {
+void lease_keeper::watch(lease_supervision& entry) noexcept {
     const std::lock_guard guard(mutex_);
-    plan(whose);
+    plan(entry);
 }
 
-void lease_keeper::renew(lease_supervision& whose, milliseconds ttl,
+void lease_keeper::renew(lease_supervision& entry, milliseconds ttl,
                          std::shared_ptr<const void> io_thread) noexcept {
     const std::lock_guard guard(mutex_);
-    if (whose.over) return;
-    whose.renewal_ttl = ttl;
+    if (entry.over) return;
+    entry.renewal_ttl = ttl;
     // The parameter destroys the previous one after the mutex is released.
-    whose.io_thread.swap(io_thread);
-    plan(whose);
+    entry.io_thread.swap(io_thread);
+    plan(entry);
 }
 
-void lease_keeper::deadline_moved(lease_supervision& whose) noexcept {
+void lease_keeper::deadline_moved(lease_supervision& entry) noexcept {
     const std::lock_guard guard(mutex_);
-    plan(whose);
+    plan(entry);
 }
 
-void lease_keeper::renewal_ended(lease_supervision& whose, std::exception_ptr failure) noexcept {
+void lease_keeper::renewal_ended(lease_supervision& entry, std::exception_ptr failure) noexcept {
     const std::lock_guard guard(mutex_);
-    whose.renewal_under_way = false;
+    entry.renewal_under_way = false;
     if (failure) {
-        whose.retry_not_before =
-            lease_clock::now() + renewal_retry_pause(whose.lease.renewal_span());
+        entry.retry_not_before =
+            lease_clock::now() + renewal_retry_pause(entry.lease.renewal_span());
     }
-    whose.renewal_failure.swap(failure);
-    plan(whose);
+    entry.renewal_failure.swap(failure);
+    plan(entry);
 }
 
-std::exception_ptr lease_keeper::renewal_failure_of(lease_supervision& whose) noexcept {
+std::exception_ptr lease_keeper::renewal_failure_of(lease_supervision& entry) noexcept {
     const std::lock_guard guard(mutex_);
-    return whose.renewal_failure;
+    return entry.renewal_failure;
 }
 
-void lease_keeper::lose(lease_supervision& whose, loss_reason reason) noexcept {
+void lease_keeper::lose(lease_supervision& entry, loss_reason reason) noexcept {
     std::exception_ptr cause;
     std::shared_ptr<const void> io_thread;
     {
         const std::lock_guard guard(mutex_);
-        io_thread = end(whose);
-        cause = whose.renewal_failure;
+        io_thread = end(entry);
+        cause = entry.renewal_failure;
     }
-    announcer_.announce(whose, whose.lease.shared_from_this(), {reason, std::move(cause)});
+    announcer_.announce(entry, entry.lease.shared_from_this(), {reason, std::move(cause)});
 }
 
-void lease_keeper::forget(lease_supervision& whose) noexcept {
+void lease_keeper::forget(lease_supervision& entry) noexcept {
     std::shared_ptr<const void> io_thread;
     {
         const std::lock_guard guard(mutex_);
-        io_thread = end(whose);
+        io_thread = end(entry);
     }
-    announcer_.close(whose);
+    announcer_.close(entry);
 }
 
 /// With the lock held. The caller destroys the result after it has released the lock.
-std::shared_ptr<const void> lease_keeper::end(lease_supervision& whose) noexcept {
-    whose.over = true;
-    plan(whose);
-    return std::exchange(whose.io_thread, nullptr);
+std::shared_ptr<const void> lease_keeper::end(lease_supervision& entry) noexcept {
+    entry.over = true;
+    plan(entry);
+    return std::exchange(entry.io_thread, nullptr);
 }
 
 /// Puts it where it belongs in the schedule. With the lock held.
-void lease_keeper::plan(lease_supervision& whose) noexcept {
-    if (whose.set_base_hook::is_linked()) schedule_.erase(schedule_.iterator_to(whose));
-    if (whose.over) return;
+void lease_keeper::plan(lease_supervision& entry) noexcept {
+    if (entry.set_base_hook::is_linked()) schedule_.erase(schedule_.iterator_to(entry));
+    if (entry.over) return;
     const auto now = lease_clock::now();
-    const auto step = next_step_of(whose, now);
-    whose.due = step.what == renewal_step::kind::wait ? step.until : now;
-    schedule_.insert(whose);
-    if (&*schedule_.begin() == &whose) changed_.notify_one();
+    const auto step = next_step_of(entry, now);
+    entry.due = step.what == renewal_step::kind::wait ? step.until : now;
+    schedule_.insert(entry);
+    if (&*schedule_.begin() == &entry) changed_.notify_one();
 }
 
 void lease_keeper::run() {

@@ -34,25 +34,25 @@ class lease_keeper {
     void ensure_started();
 
     /// From now on the end of the lease is watched for.
-    void watch(lease_supervision& whose) noexcept;
+    void watch(lease_supervision& entry) noexcept;
 
     /// Renews the lease from now on, as well. `io_thread` is kept until the lease is over.
-    void renew(lease_supervision& whose, milliseconds ttl,
+    void renew(lease_supervision& entry, milliseconds ttl,
                std::shared_ptr<const void> io_thread) noexcept;
 
     /// Something has extended the lease.
-    void deadline_moved(lease_supervision& whose) noexcept;
+    void deadline_moved(lease_supervision& entry) noexcept;
 
     /// `failure` is null if the store has answered.
-    void renewal_ended(lease_supervision& whose, std::exception_ptr failure) noexcept;
+    void renewal_ended(lease_supervision& entry, std::exception_ptr failure) noexcept;
 
-    [[nodiscard]] std::exception_ptr renewal_failure_of(lease_supervision& whose) noexcept;
+    [[nodiscard]] std::exception_ptr renewal_failure_of(lease_supervision& entry) noexcept;
 
     /// The lease is lost: has that told.
-    void lose(lease_supervision& whose, loss_reason reason) noexcept;
+    void lose(lease_supervision& entry, loss_reason reason) noexcept;
 
     /// The lease is about to be given up: from now on nothing is done for it.
-    void forget(lease_supervision& whose) noexcept;
+    void forget(lease_supervision& entry) noexcept;
 
     [[nodiscard]] loss_announcer& announcer() noexcept { return announcer_; }
     [[nodiscard]] handler_threads& handlers() noexcept { return handlers_; }
@@ -75,8 +75,8 @@ class lease_keeper {
 
     lease_keeper();
     void run();
-    void plan(lease_supervision& whose) noexcept;
-    [[nodiscard]] std::shared_ptr<const void> end(lease_supervision& whose) noexcept;
+    void plan(lease_supervision& entry) noexcept;
+    [[nodiscard]] std::shared_ptr<const void> end(lease_supervision& entry) noexcept;
     void collect_errands(lease_clock::time_point now);
     void do_errands() noexcept;
 

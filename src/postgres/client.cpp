@@ -788,7 +788,7 @@ void client::on_closed(link& which, const lock_error& why) {
 void client::on_no_connection(const lock_error& why) {
     const auto now = steady_clock::now();
     const bool is_crowded = why.code() == error_code::rate_limited;
-    // Those who compete for the last connection come at different times.
+    // Clients that compete for the last connection try at different times.
     const milliseconds pause = net::reconnect_delay(++failed_connections_);
     connect_not_before_ = now + (is_crowded ? with_jitter(pause) : pause);
     why_not_connected_ = why;

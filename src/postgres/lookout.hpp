@@ -59,8 +59,8 @@ class lookout final {
     /// own session.
     void look_again_at_all();
 
-    /// Ends the connection. Those who wait look again, and if they find a key locked, it is watched
-    /// on another connection.
+    /// Ends the connection. Waiting operations are sent again, and a key that they find locked is
+    /// watched on another connection.
     void lose_connection();
     /// Ends the connection; nothing is watched until that time is over.
     void be_deaf_for(std::chrono::milliseconds pause);
