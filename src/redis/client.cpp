@@ -271,8 +271,13 @@ std::size_t client::tasks_wanted() const {
 
 /// The number of operations at the fronts of `priority_` and `waiting_` that form the next call.
 std::pair<std::ptrdiff_t, std::ptrdiff_t> client::next_call() const {
-    const auto& first = priority_.empty() ? waiting_ : priority_;
-    if (first.front()->alone_) return {priority_.empty() ? 0 : 1, priority_.empty() ? 1 : 0};
+    // An operation that is sent alone goes before later ones with priority. Otherwise it would hold
+    // up the whole queue for as long as those keep coming.
+    const bool waiting_goes_first =
+        !waiting_.empty() && waiting_.front()->alone_ &&
+        (priority_.empty() || waiting_.front()->number_ < priority_.front()->number_);
+    if (waiting_goes_first) return {0, 1};
+    if (!priority_.empty() && priority_.front()->alone_) return {1, 0};
     const auto together = [](const operation_queue& queue, std::size_t most) {
         const auto end = queue.begin() + static_cast<std::ptrdiff_t>(std::min(queue.size(), most));
         return std::find_if(queue.begin(), end, [](const auto& each) { return each->alone_; }) -

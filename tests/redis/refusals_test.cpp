@@ -7,7 +7,9 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace syncguard::test {
@@ -381,6 +383,33 @@ TEST_F(forbidding_redis, one_forbidden_key_fails_alone_among_others_that_travel_
             EXPECT_EQ(failed, error_code::auth_failed) << i;
         } else {
             EXPECT_FALSE(failed) << i << ": " << to_string(*failed);
+        }
+    }
+}
+
+TEST_F(forbidding_redis, extensions_without_pause_hold_up_no_operation_that_is_sent_alone) {
+    const auto locks =
+        open_as({"~syncguard:ok*", "~syncguard:id:*", "~syncguard:fence:syncguard:ok*", "+@all"});
+    std::vector<std::jthread> holders;
+    for (int i = 0; i < 128; ++i) {
+        holders.emplace_back([&, i](const std::stop_token& stop) {
+            auto lease = locks.acquire("ok-held" + std::to_string(i), {.ttl = 60s});
+            ASSERT_TRUE(lease);
+            while (!stop.stop_requested())
+                EXPECT_TRUE(lease->extend({.ttl = 60s}).ok);
+        });
+    }
+    for (int round = 0; round < 5; ++round) {
+        std::vector<std::jthread> callers;
+        for (int i = 0; i < 20; ++i) {
+            callers.emplace_back([&, key = "ok" + std::to_string(i)] {
+                EXPECT_NO_THROW(EXPECT_TRUE(locks.acquire(key, {.ttl = 60s})));
+            });
+        }
+        for (int i = 0; i < 20; ++i) {
+            callers.emplace_back([&, key = "no" + std::to_string(i)] {
+                expect_error(error_code::auth_failed, [&] { (void)locks.acquire(key); });
+            });
         }
     }
 }
