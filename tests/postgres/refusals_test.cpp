@@ -363,9 +363,7 @@ TEST_F(postgres_refusals, an_acquisition_that_a_pooler_ends_after_its_commit_is_
     transaction_pooler pooler(server().port());
     const auto backend = open({.connection = server().url_at(pooler.port())});
     for (const std::string sqlstate : {"08P01", "57P01"}) {
-        for (int i = 0; i < 4; ++i)
-            EXPECT_TRUE(backend.acquire("warm-up"));
-        pooler.fail_next_transaction(sqlstate);
+        pooler.fail_next_transaction(sqlstate, "k" + sqlstate);
         const auto lease = backend.acquire("k" + sqlstate, {.ttl = 60s});
         ASSERT_TRUE(lease) << sqlstate;
         EXPECT_EQ(
@@ -379,9 +377,7 @@ TEST_F(postgres_refusals, an_acquisition_that_finds_its_own_lock_is_granted) {
     const auto backend = open({.connection = server().url_at(pooler.port())});
     // The first is sent again with the same lock id, the others are looked up.
     for (const std::string sqlstate : {"40001", "08006", "57P01", "58000"}) {
-        for (int i = 0; i < 4; ++i)
-            EXPECT_TRUE(backend.acquire("warm-up"));
-        pooler.refuse_next_transaction(sqlstate);
+        pooler.refuse_next_transaction(sqlstate, "k" + sqlstate);
         const auto lease = backend.acquire("k" + sqlstate, {.ttl = 60s});
         ASSERT_TRUE(lease) << sqlstate;
         EXPECT_EQ(lease->fence().str(), "000000000000001");
@@ -398,15 +394,14 @@ TEST_F(postgres_refusals,
     transaction_pooler pooler(running.port());
     fault_proxy proxy(pooler.port());
     const auto backend = open({.connection = running.url_at(proxy.port())});
-    for (int i = 0; i < 4; ++i)
-        EXPECT_TRUE(backend.acquire("warm-up"));
+    EXPECT_TRUE(backend.acquire("warm-up"));
     proxy.delay(direction::to_client, 300ms);
-    pooler.refuse_next_transaction("40001");
-    auto lease = backend.acquire("k", {.ttl = 5s});
+    pooler.refuse_next_transaction("40001", "answered-late");
+    auto lease = backend.acquire("answered-late", {.ttl = 5s});
     ASSERT_TRUE(lease);
     const auto left = running.value(
         "SELECT expires_at_ms - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint "
-        "FROM syncguard_locks WHERE key = 'k'");
+        "FROM syncguard_locks WHERE key = 'answered-late'");
     EXPECT_LE(lease->remaining(), milliseconds(std::stoll(left)));
 }
 
@@ -415,16 +410,12 @@ TEST_F(postgres_refusals, an_extension_that_a_pooler_ends_is_sent_once_and_fails
     const auto backend = open({.connection = server().url_at(pooler.port())});
     for (const std::string sqlstate : {"08P01", "57P01"}) {
         const auto id = take(backend, "k" + sqlstate);
-        // Waits until all connections have been greeted, so that the next transaction is not a
-        // greeting.
-        for (int i = 0; i < 20; ++i)
-            EXPECT_TRUE(backend.extend(id).ok);
         server().run(
             "CREATE SEQUENCE updates; CREATE FUNCTION count_update() RETURNS trigger LANGUAGE "
             "plpgsql AS $$ BEGIN PERFORM nextval('updates'); RETURN NEW; END $$; "
             "CREATE TRIGGER counting BEFORE UPDATE ON syncguard_locks FOR EACH ROW "
             "EXECUTE FUNCTION count_update()");
-        pooler.fail_next_transaction(sqlstate);
+        pooler.fail_next_transaction(sqlstate, id.to_string());
         expect_error(error_code::service_unavailable,
                      [&] { (void)backend.extend(id, {.ttl = 500ms}); });
         EXPECT_EQ(server().value("SELECT last_value FROM updates"), "1");

@@ -97,9 +97,11 @@ transaction_pooler::~transaction_pooler() {
     servants_.clear();
 }
 
-std::optional<std::string> transaction_pooler::take(std::optional<std::string>& sqlstate) {
+std::optional<std::string> transaction_pooler::take(std::optional<fault>& due,
+                                                    const std::string& messages) {
     const std::lock_guard guard(mutex_);
-    return std::exchange(sqlstate, std::nullopt);
+    if (!due || messages.find(due->text) == std::string::npos) return std::nullopt;
+    return std::exchange(due, std::nullopt)->sqlstate;
 }
 
 void transaction_pooler::serve(int client) {
@@ -115,13 +117,14 @@ void transaction_pooler::serve(int client) {
         write_all(client, welcome);
         for (std::size_t turn = 0;; ++turn) {
             const int session = sessions[turn % sessions.size()].get();
-            write_all(session, read_until(client, 'S'));
+            const std::string messages = read_until(client, 'S');
+            write_all(session, messages);
             std::string answer = read_until(session, 'Z');
-            if (const auto sqlstate = take(failure_)) {
+            if (const auto sqlstate = take(failure_, messages)) {
                 write_all(client, error_message("FATAL", *sqlstate));
                 throw hung_up{};
             }
-            if (const auto sqlstate = take(refusal_)) {
+            if (const auto sqlstate = take(refusal_, messages)) {
                 constexpr std::size_t length_of_ready = 6;
                 answer = error_message("ERROR", *sqlstate) +
                          answer.substr(answer.size() - length_of_ready);

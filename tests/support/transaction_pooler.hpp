@@ -24,17 +24,18 @@ class transaction_pooler {
     ~transaction_pooler();
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-    /// Ends the next transaction as a pooler does whose server seems to hang: the server commits
-    /// it, the client gets a FATAL error with this SQLSTATE and no ReadyForQuery, then the end of
-    /// the stream.
-    void fail_next_transaction(std::string sqlstate) {
+    /// Ends the next transaction whose messages contain `text` (a key or a lock id) as a pooler does
+    /// whose server seems to hang: the server commits it, the client gets a FATAL error with this
+    /// SQLSTATE and no ReadyForQuery, then the end of the stream. Other transactions, such as those
+    /// that greet a new connection, are left alone.
+    void fail_next_transaction(std::string sqlstate, std::string text) {
         const std::lock_guard guard(mutex_);
-        failure_ = std::move(sqlstate);
+        failure_ = fault{std::move(sqlstate), std::move(text)};
     }
     /// The same, but as an error after which the connection goes on.
-    void refuse_next_transaction(std::string sqlstate) {
+    void refuse_next_transaction(std::string sqlstate, std::string text) {
         const std::lock_guard guard(mutex_);
-        refusal_ = std::move(sqlstate);
+        refusal_ = fault{std::move(sqlstate), std::move(text)};
     }
     /// How many there have been.
     [[nodiscard]] std::size_t connections() const {
@@ -43,15 +44,22 @@ class transaction_pooler {
     }
 
   private:
+    struct fault {
+        std::string sqlstate;
+        std::string text;
+    };
+
     void serve(int client);
-    [[nodiscard]] std::optional<std::string> take(std::optional<std::string>& sqlstate);
+    /// The SQLSTATE of a fault that is due for a transaction with these messages.
+    [[nodiscard]] std::optional<std::string> take(std::optional<fault>& due,
+                                                  const std::string& messages);
 
     owned_fd listener_;
     std::uint16_t server_port_;
     std::uint16_t port_;
     mutable std::mutex mutex_;
-    std::optional<std::string> failure_;
-    std::optional<std::string> refusal_;
+    std::optional<fault> failure_;
+    std::optional<fault> refusal_;
     std::list<owned_fd> clients_;
     std::list<std::jthread> servants_;
     std::jthread accepting_;
