@@ -18,13 +18,6 @@ struct clearer {
 
 pipelined_statements::pipelined_statements(const std::string& server)
     : session_(server), sql_(postgres::checked_names({})) {
-    for (const auto* each : {&sql_.acquire, &sql_.release}) {
-        const std::unique_ptr<PGresult, clearer> result(
-            PQprepare(session_.native(), each->name.c_str(), each->text.c_str(), 0, nullptr));
-        if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
-            throw std::runtime_error(PQerrorMessage(session_.native()));
-        }
-    }
     PQenterPipelineMode(session_.native());
 }
 
@@ -34,6 +27,10 @@ std::string pipelined_statements::field_of(const postgres::call& what, int field
         std::array<const char*, 8> values{};
         for (std::size_t i = 0; i < step.parameters.size(); ++i)
             values.at(i) = step.parameters[i].c_str();
+        if (prepared_.insert(step.what).second) {
+            PQsendPrepare(session_.native(), step.what->name.c_str(), step.what->text.c_str(), 0,
+                          nullptr);
+        }
         PQsendQueryPrepared(session_.native(), step.what->name.c_str(),
                             static_cast<int>(step.parameters.size()), values.data(), nullptr,
                             nullptr, 0);
@@ -45,6 +42,7 @@ std::string pipelined_statements::field_of(const postgres::call& what, int field
         if (!result) continue;
         const auto status = PQresultStatus(result.get());
         if (status == PGRES_PIPELINE_SYNC) return last;
+        if (status == PGRES_COMMAND_OK) continue;  // It was prepared.
         if (status != PGRES_TUPLES_OK) {
             throw std::runtime_error(PQresultErrorMessage(result.get()));
         }

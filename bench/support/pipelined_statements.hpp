@@ -6,8 +6,8 @@
 #include "../../src/postgres/statements.hpp"
 #include "../../tests/support/postgres_connection.hpp"
 
+#include <set>
 #include <string>
-#include <vector>
 
 namespace syncguard::bench {
 
@@ -24,6 +24,7 @@ class pipelined_statements {
 
     test::postgres_connection session_;
     postgres::statements sql_;
+    std::set<const postgres::statement*> prepared_;
 };
 
 }  // namespace syncguard::bench

@@ -1,5 +1,6 @@
 #include "call.hpp"
 
+#include "statements.hpp"
 #include "text_list.hpp"
 
 #include <algorithm>
@@ -12,22 +13,30 @@ namespace {
 /// alone.
 constexpr milliseconds patience_of_lists{100};
 
-std::string patience(const call& what, milliseconds time_left) {
+/// The limit ends with the transaction: a pooler may give the session to another client then.
+const statement& limit_of_waiting() {
+    static const std::string text = "SELECT pg_catalog.set_config('lock_timeout', $1, true)";
+    static const statement named{.name = statement_name(text), .text = text};
+    return named;
+}
+
+std::string longest_wait(const call& what, milliseconds time_left) {
     // A little less, so that the server gives up before its client does: then it is known that
     // nothing happened. Zero would mean: for ever.
     constexpr milliseconds least{1};
     constexpr milliseconds longest_lead{50};
     const auto before_the_end = time_left - std::min(time_left / 10, longest_lead);
-    return std::to_string(std::clamp(before_the_end, least, what.most_patience).count());
+    return std::to_string(std::clamp(before_the_end, least, what.longest_wait).count());
 }
 
 }  // namespace
 
 transaction transaction_of(std::span<const timed_call> calls, bool alone, milliseconds time_left) {
     const call& first = *calls.front().what;
-    transaction steps;
+    if (first.takes_lists && !alone) time_left = std::min(time_left, patience_of_lists);
+    transaction steps{{&limit_of_waiting(), {longest_wait(first, time_left)}}};
     if (first.enter != nullptr && (alone || first.always_enters)) {
-        steps.push_back({first.enter, {first.turn, patience(first, time_left)}});
+        steps.push_back({first.enter, {first.turn}});
     }
     step& last = steps.emplace_back(step{first.what, {}});
     const auto add = [&](const auto& value_of) {
@@ -46,10 +55,6 @@ transaction transaction_of(std::span<const timed_call> calls, bool alone, millis
         add([](const timed_call& each) {
             return std::to_string(each.deadline.time_since_epoch().count());
         });
-    }
-    if (first.takes_patience) {
-        if (first.takes_lists && !alone) time_left = std::min(time_left, patience_of_lists);
-        last.parameters.push_back(patience(first, time_left));
     }
     return steps;
 }

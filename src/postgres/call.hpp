@@ -20,16 +20,14 @@ struct call {
     /// travel together, if no two have the same first parameter.
     bool takes_lists = false;
 
-    /// Whether one more parameter of `what`, before the patience, is the time of the server's clock
-    /// after which it must not write. It answers with that clock in its first column. Both are in
-    /// Unix milliseconds.
+    /// Whether the last parameter of `what` is the time of the server's clock after which it must
+    /// not write. It answers with that clock in its first column. Both are in Unix milliseconds.
     bool has_deadline = false;
 
-    /// Whether one more parameter of `what` says for how many milliseconds it may wait for others
-    /// who have the same rows.
-    bool takes_patience = false;
-    /// Of these at most.
-    milliseconds most_patience = std::chrono::hours(24);
+    /// Whether `what` may wait for other transactions that have the same rows.
+    bool may_wait_for_rows = false;
+    /// How long it may wait for other transactions at most.
+    milliseconds longest_wait = std::chrono::hours(24);
 
     /// The statement to send once the server has refused `what`; null if there is none.
     const statement* fallback = nullptr;
@@ -39,7 +37,7 @@ struct call {
 
     /// For what has to wait its turn on the server; null where nothing has to.
     const statement* enter = nullptr;
-    /// Behind whom: the first parameter of `enter`. The second is the patience.
+    /// The parameter of `enter`: behind whom.
     std::string turn{};
     /// Whether it has to from the first. Else it is tried without, and alone with it if that fails.
     bool always_enters = false;
@@ -51,7 +49,9 @@ struct timed_call {
     unix_time deadline;
 };
 
-/// The transaction that performs calls together, or one of them alone, with so much time left.
+/// The transaction that performs calls together, or one of them alone, with so much time left. Its
+/// first statement limits how long the others wait on the server: for advisory locks, for rows, and
+/// for tables, which the server locks while it parses and plans them.
 [[nodiscard]] transaction transaction_of(std::span<const timed_call> calls, bool alone,
                                          milliseconds time_left);
 

@@ -85,12 +85,12 @@ milliseconds with_jitter(milliseconds whole) {
 }  // namespace
 
 bool operation::may_free_a_key() const noexcept {
-    return call_.takes_patience && (call_.enter == nullptr || call_.always_enters);
+    return call_.may_wait_for_rows && (call_.enter == nullptr || call_.always_enters);
 }
 
 bool operation::needs_lane() const noexcept {
-    if (alone_ || call_.always_enters) return call_.enter != nullptr || call_.takes_patience;
-    return call_.takes_patience && !call_.takes_lists;
+    if (alone_ || call_.always_enters) return call_.enter != nullptr || call_.may_wait_for_rows;
+    return call_.may_wait_for_rows && !call_.takes_lists;
 }
 
 lane operation::its_lane() const noexcept {
@@ -896,7 +896,7 @@ void client::give_up(const std::shared_ptr<operation>& what, const lock_error& w
     const bool nobody_waits = std::all_of(others.begin(), others.end(), [](const auto& each) {
         return each->state_ == operation::state::ended;
     });
-    const bool may_wait_on_server = what->call_.takes_patience || what->call_.enter != nullptr;
+    const bool may_wait_on_server = what->call_.may_wait_for_rows || what->call_.enter != nullptr;
     if (nobody_waits) drain(*what->sent_on_, what->is_unwanted() && may_wait_on_server);
     what->lose();
 }

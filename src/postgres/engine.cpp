@@ -73,7 +73,7 @@ void postgres_engine::setup_schema(const call_limits& limits) {
     const std::string no_keys = "{}";
     perform({.what = &sql_->acquire,
              .parameters = {no_keys, no_keys, no_keys, no_keys, no_keys, no_keys},
-             .takes_patience = true},
+             .may_wait_for_rows = true},
             sql_);
 }
 

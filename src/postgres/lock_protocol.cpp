@@ -28,7 +28,7 @@ call release_of(const lock_id& id, const statements& sql) {
     return {.what = &sql.release,
             .parameters = {id.to_string()},
             .takes_lists = true,
-            .takes_patience = true,
+            .may_wait_for_rows = true,
             .fallback = &sql.release_unnoticed};
 }
 
@@ -47,7 +47,7 @@ struct encoder {
                                std::to_string(what.ttl.count()), make_fence_key("", key, budget)},
                 .takes_lists = true,
                 .has_deadline = true,
-                .takes_patience = true,
+                .may_wait_for_rows = true,
                 .enter = &sql.enter,
                 .turn = key};
     }
@@ -55,7 +55,7 @@ struct encoder {
     call operator()(const extend_request& what) const {
         call asked = one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
         asked.has_deadline = true;
-        asked.takes_patience = true;
+        asked.may_wait_for_rows = true;
         asked.fallback = &sql.extend_unnoticed;
         return asked;
     }
@@ -202,7 +202,7 @@ call encode_resolution(const acquire_request& what, const statements& sql) {
 
 call encode_undoing(const lock_id& id, const std::string& key, const statements& sql) {
     call asked = release_of(id, sql);
-    asked.most_patience = patience_of_undoing;
+    asked.longest_wait = patience_of_undoing;
     asked.enter = &sql.enter;
     asked.turn = storage_key(key);
     asked.always_enters = true;

@@ -55,9 +55,7 @@ std::string comment_of_table(const std::string& oid) {
 }
 
 schema_statements::schema_statements(const quoted_names& tables)
-    : enter{.name = {},
-            .text = "SELECT " + limit_of_waiting("$2") +
-                    ", pg_catalog.pg_advisory_xact_lock($1::bigint)"},
+    : enter{.name = {}, .text = "SELECT pg_catalog.pg_advisory_xact_lock($1::bigint)"},
       creations{"CREATE TABLE IF NOT EXISTS " + tables.locks +
                     " (\n"
                     "    key            pg_catalog.text PRIMARY KEY,\n"

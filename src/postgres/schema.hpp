@@ -18,7 +18,7 @@ struct schema_statements {
     explicit schema_statements(const quoted_names& tables);
 
     /// Several who do it at the same time wait for each other: IF NOT EXISTS alone is no help
-    /// against others who make the same table. ($1 lock, $2 patience)
+    /// against others who make the same table. ($1 lock)
     statement enter;
     /// In this order.
     std::vector<std::string> creations;

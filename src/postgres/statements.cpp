@@ -68,7 +68,7 @@ std::string acquire_text(const quoted_names& tables) {
            "$3::pg_catalog.text[], $4::bigint[], $5::pg_catalog.text[], $6::bigint[]) "
            "WITH ORDINALITY AS i (key, user_key, lock_id, ttl, fence_key, deadline, place)), "
            "clock AS MATERIALIZED (SELECT pg_catalog.count(*), " +
-           limit_of_waiting("$7") + ", " + server_clock() +
+           server_clock() +
            " AS ms FROM input), "
            // Stays within the range of the type for any stored end.
            "stored AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms::bigint, " +
@@ -148,11 +148,9 @@ std::string notice_of(const std::string& key, const std::string& condition, shar
 
 /// The rows of `mine`: those that have the condition, as they are now that this transaction has
 /// them alone, and the time. In the order of their keys, so that no two wait for each other.
-std::string rows_of_mine(const quoted_names& tables, const std::string& condition,
-                         const std::string& patience) {
+std::string rows_of_mine(const quoted_names& tables, const std::string& condition) {
     return "locked AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms FROM " + tables.locks +
-           " AS l, (SELECT " + limit_of_waiting(patience) + " OFFSET 0) AS patience WHERE l." +
-           condition +
+           " AS l WHERE l." + condition +
            " ORDER BY l.key FOR UPDATE OF l), "
            "clock AS MATERIALIZED (SELECT pg_catalog.count(*), " +
            server_clock() +
@@ -165,7 +163,7 @@ std::string rows_of_mine(const quoted_names& tables, const std::string& conditio
 constexpr const char* is_mine = "l.key {=} mine.key AND l.lock_id {=} mine.lock_id";
 
 std::string release_text(const quoted_names& tables, shared_memory use) {
-    return "WITH " + rows_of_mine(tables, "lock_id {=} ANY ($1::pg_catalog.text[])", "$2") +
+    return "WITH " + rows_of_mine(tables, "lock_id {=} ANY ($1::pg_catalog.text[])") +
            ", gone AS (DELETE FROM " + tables.locks + " AS l USING mine WHERE " + is_mine +
            " RETURNING l.lock_id, l.key) "
            "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 "
@@ -188,7 +186,7 @@ std::string extend_text(const quoted_names& tables, shared_memory use) {
         use == shared_memory::avoided
             ? "false"
             : "pg_catalog.pg_try_advisory_xact_lock(" + number_of("key") + ")";
-    return "WITH " + rows_of_mine(tables, "lock_id {=} $1::pg_catalog.text", "$4") +
+    return "WITH " + rows_of_mine(tables, "lock_id {=} $1::pg_catalog.text") +
            ", entered AS MATERIALIZED (SELECT mine.*, " + alone +
            " AS alone FROM mine "
            "WHERE ms {<=} $3::bigint), extended AS (UPDATE " +
@@ -244,15 +242,9 @@ std::string server_clock() {
     return "pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) {*} 1000)::bigint";
 }
 
-std::string limit_of_waiting(const std::string& milliseconds) {
-    return "pg_catalog.set_config('lock_timeout', " + milliseconds + "::pg_catalog.text, true)";
-}
-
 statements::statements(const quoted_names& tables)
-    // The limit holds for this transaction, the wait that follows included: whoever stops waiting
-    // must not be granted a lock later. Functions of a list are called from left to right.
-    : enter(named("SELECT " + limit_of_waiting("$2") + ", pg_catalog.pg_advisory_xact_lock(" +
-                  number_of("$1::pg_catalog.text") + ")")),
+    : enter(named("SELECT pg_catalog.pg_advisory_xact_lock(" + number_of("$1::pg_catalog.text") +
+                  ")")),
       acquire(named(acquire_text(tables))),
       release(named(release_text(tables, shared_memory::used))),
       release_unnoticed(named(release_text(tables, shared_memory::avoided))),

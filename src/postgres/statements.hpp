@@ -17,10 +17,6 @@ namespace syncguard::postgres {
 /// associate from left to right.
 [[nodiscard]] std::string with_system_operators(std::string_view text);
 
-/// A function call that limits how long the transaction waits for others: whoever has stopped to
-/// wait must not hold up anybody, nor have his way later.
-[[nodiscard]] std::string limit_of_waiting(const std::string& milliseconds);
-
 /// An expression: the server's clock at the moment of asking, in Unix milliseconds.
 [[nodiscard]] std::string server_clock();
 
@@ -30,21 +26,21 @@ namespace syncguard::postgres {
 struct statements {
     explicit statements(const quoted_names& tables);
 
-    /// Waits for the right to acquire a key, at most so many milliseconds: ($1 key, $2 patience).
+    /// Waits for the right to acquire a key: ($1 key).
     statement enter;
     /// Takes that right if no transaction has it. Lists ($1 keys, $2 user keys, $3 lock ids, $4
-    /// ttls, $5 fence keys, $6 deadlines; and $7 the longest wait for a row in ms) give rows
-    /// (server's clock, time left of another's lock, whether the key's right was free and the
-    /// deadline not over, fence, end of the lock, whether the lock was there before, whether the
-    /// fence counter is negative). If the second is null and the third true, a null fence means
-    /// that the fence counter is negative or has reached its limit.
+    /// ttls, $5 fence keys, $6 deadlines) give rows (server's clock, time left of another's lock,
+    /// whether the key's right was free and the deadline not over, fence, end of the lock, whether
+    /// the lock was there before, whether the fence counter is negative). If the second is null and
+    /// the third true, a null fence means that the fence counter is negative or has reached its
+    /// limit.
     statement acquire;
-    /// A list ($1 lock ids; and $2 patience) gives rows (released, nothing, server's clock).
+    /// A list ($1 lock ids) gives rows (released, nothing, server's clock).
     /// Released: 1, -1 if there was none, -2 if it had ended.
     statement release;
     /// The same without a notification, for a server whose shared memory is used up.
     statement release_unnoticed;
-    /// ($1 lock id, $2 ttl, $3 deadline, $4 patience) gives (server's clock, end, seen, whether the
+    /// ($1 lock id, $2 ttl, $3 deadline) gives (server's clock, end, seen, whether the
     /// deadline was not over, time that was left of the lock where a peer was at its key).
     statement extend;
     /// The same for a server whose shared memory is used up: without the advisory lock of the key,

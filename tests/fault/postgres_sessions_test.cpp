@@ -13,6 +13,8 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -68,8 +70,8 @@ class postgres_sessions : public postgres_fault {
         auto other = server().connect();
         other.run("BEGIN; " + statement);
         for (int round = 0; round < rounds; ++round) {
-            std::vector<std::jthread> callers;
             std::stop_source stop;
+            std::vector<std::jthread> callers;
             for (int i = 0; i < pool; ++i) {
                 callers.emplace_back([&, i] {
                     expect_error(error_code::aborted, [&] {
@@ -86,7 +88,90 @@ class postgres_sessions : public postgres_fault {
         other.run("COMMIT");
         EXPECT_TRUE(locks.acquire(key(0)));
     }
+
+    static constexpr milliseconds short_timeout{1'000};
+    using limited_call = std::function<void(const any_backend&, std::stop_token)>;
+
+    static limited_call acquisition_of(const std::string& key) {
+        return [=](const any_backend& locks, std::stop_token stop) {
+            (void)locks.acquire(key, {.ttl = 60s, .timeout = short_timeout}, std::move(stop));
+        };
+    }
+    static limited_call release_of(const lock_id& id) {
+        return [=](const any_backend& locks, std::stop_token stop) {
+            (void)locks.release(id, {.timeout = short_timeout}, std::move(stop));
+        };
+    }
+    static limited_call extension_of(const lock_id& id) {
+        return [=](const any_backend& locks, std::stop_token stop) {
+            (void)locks.extend(id, {.ttl = 60s, .timeout = short_timeout}, std::move(stop));
+        };
+    }
+
+    /// Lets calls end, by their timeouts and by stop requests, while the server makes them wait
+    /// until `other` ends its transaction, and no cancel request reaches the server.
+    void expect_waits_to_end_with(const std::vector<limited_call>& calls,
+                                  const std::string& statement_of_other) {
+        std::vector<any_backend> clients;
+        for (std::size_t i = 0; i < 2 * calls.size(); ++i) {
+            clients.push_back(open(5s, 1));
+            EXPECT_FALSE(clients.back().is_locked("warm-up"));
+        }
+        proxy_.refuse_connections();
+        auto other = server().connect();
+        other.run("BEGIN; " + statement_of_other);
+        for (std::size_t i = 0; i < calls.size(); ++i)
+            expect_error(error_code::network_timeout, [&] { calls[i](clients[i], {}); });
+        EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; }, margin))
+            << waiting_sessions();
+
+        std::stop_source stop;
+        std::vector<std::jthread> callers;
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            callers.emplace_back([&, i] {
+                expect_error(error_code::aborted,
+                             [&] { calls[i](clients[calls.size() + i], stop.get_token()); });
+            });
+        }
+        EXPECT_TRUE(eventually(
+            [&] { return waiting_sessions() == static_cast<long>(calls.size()); }, short_timeout));
+        stop.request_stop();
+        callers.clear();
+        EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; }, short_timeout + margin))
+            << waiting_sessions();
+        other.run("COMMIT");
+    }
 };
+
+TEST_F(postgres_sessions, a_wait_for_a_key_ends_with_its_call_though_it_cannot_be_cancelled) {
+    expect_waits_to_end_with({acquisition_of("k")}, "SELECT pg_advisory_xact_lock(hashtext('k'))");
+}
+
+TEST_F(postgres_sessions, a_wait_for_a_row_ends_with_its_call_though_it_cannot_be_cancelled) {
+    store_expired_lock("expired");
+    const postgres::backend locks({.connection = server().url()}, quiet());
+    const auto id = locks.acquire("held", {.ttl = 60s})->detach();
+    const auto other_id = locks.acquire("held, too", {.ttl = 60s})->detach();
+    expect_waits_to_end_with({acquisition_of("expired"), release_of(id), extension_of(other_id)},
+                             "SELECT * FROM syncguard_locks FOR UPDATE");
+}
+
+TEST_F(postgres_sessions, a_wait_for_a_table_ends_with_its_call_though_it_cannot_be_cancelled) {
+    const auto id = lock_id::generate();
+    expect_waits_to_end_with(
+        {acquisition_of("k"), release_of(id), extension_of(id),
+         [](const any_backend& locks, std::stop_token stop) {
+             (void)locks.is_locked("k", {.timeout = short_timeout}, std::move(stop));
+         },
+         [](const any_backend& locks, std::stop_token stop) {
+             (void)locks.lookup(key_lookup{"k"}, {.timeout = short_timeout}, std::move(stop));
+         },
+         [id](const any_backend& locks, std::stop_token stop) {
+             (void)locks.lookup(ownership_lookup{id.str()}, {.timeout = short_timeout},
+                                std::move(stop));
+         }},
+        "LOCK TABLE syncguard_locks IN ACCESS EXCLUSIVE MODE");
+}
 
 TEST_F(postgres_sessions, cancelled_acquisitions_of_a_key_that_is_stuck_leave_none_behind) {
     expect_no_session_after_cancellations(

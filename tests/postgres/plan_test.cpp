@@ -26,11 +26,11 @@ TEST(postgres_plans, read_no_large_table_from_end_to_end) {
     const std::string keys = "'{k1,k2}', '{k1,k2}', '{AAAAAAAAAAAAAAAAAAAAAB,";
     const std::vector<question> questions{
         {sql.acquire, keys + "AAAAAAAAAAAAAAAAAAAAAC}', '{1000,1000}', '{fence:k1,fence:k2}', "
-                             "'{9000000000000,9000000000000}', '100'"},
-        {sql.release, "'{AAAAAAAAAAAAAAAAAAAAA1,AAAAAAAAAAAAAAAAAAAAA2}', '100'"},
-        {sql.release_unnoticed, "'{AAAAAAAAAAAAAAAAAAAAA1,AAAAAAAAAAAAAAAAAAAAA2}', '100'"},
-        {sql.extend, "'AAAAAAAAAAAAAAAAAAAAA1', '1000', '9000000000000', '100'"},
-        {sql.extend_unnoticed, "'AAAAAAAAAAAAAAAAAAAAA1', '1000', '9000000000000', '100'"},
+                             "'{9000000000000,9000000000000}'"},
+        {sql.release, "'{AAAAAAAAAAAAAAAAAAAAA1,AAAAAAAAAAAAAAAAAAAAA2}'"},
+        {sql.release_unnoticed, "'{AAAAAAAAAAAAAAAAAAAAA1,AAAAAAAAAAAAAAAAAAAAA2}'"},
+        {sql.extend, "'AAAAAAAAAAAAAAAAAAAAA1', '1000', '9000000000000'"},
+        {sql.extend_unnoticed, "'AAAAAAAAAAAAAAAAAAAAA1', '1000', '9000000000000'"},
         {sql.is_locked, "'k1'"},
         {sql.is_locked_with_cleanup, "'k1'"},
         {sql.lookup_key, "'k1'"},

@@ -136,11 +136,10 @@ TEST_P(postgres_search_path, changes_nothing_where_the_server_runs_short_of_memo
         {.locks = "public.syncguard_locks", .fence_counters = "public.syncguard_fence_counters"}));
     auto session = server().connect();
     session.run("SET search_path = " + GetParam());
-    const auto extended =
-        session.run(sql.extend_unnoticed.text, {id, "60000", "9000000000000", "1000"});
+    const auto extended = session.run(sql.extend_unnoticed.text, {id, "60000", "9000000000000"});
     EXPECT_EQ(extended.at(0).at(1),
               server().value("SELECT expires_at_ms FROM syncguard_locks WHERE key = 'k'"));
-    EXPECT_EQ(session.run(sql.release_unnoticed.text, {"{" + id + "}", "1000"}).at(0).at(0), "1");
+    EXPECT_EQ(session.run(sql.release_unnoticed.text, {"{" + id + "}"}).at(0).at(0), "1");
 }
 
 TEST_P(postgres_search_path, changes_nothing_for_many_at_once) {
