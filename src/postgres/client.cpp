@@ -61,6 +61,8 @@ constexpr milliseconds patience_with_cancel_requests{200};
 
 /// How long it is assumed that a server has no connection left.
 constexpr milliseconds longest_crowd{10'000};
+/// Up to this number, ends of locks are not looked through for those that have passed.
+constexpr std::size_t fewest_ends_of_locks = 64;
 /// How long an operation waits for a connection that listens and is in use, before another is made.
 constexpr milliseconds patience_with_lookout{500};
 
@@ -431,8 +433,31 @@ void client::look_after_listening_link(time_point now) {
 
 /// The server has no connection left, perhaps not for those either who hold locks and must extend
 /// them: a client that only waits does so without a connection.
-bool client::gives_up_connections(time_point now) const {
-    return now < crowded_until_ && !has_been_granted_;
+bool client::gives_up_connections(time_point now) {
+    if (now >= crowded_until_) return false;
+    while (!ends_of_locks_.empty() && ends_of_locks_.begin()->second <= now)
+        ends_of_locks_.erase(ends_of_locks_.begin());
+    return ends_of_locks_.empty();
+}
+
+void client::remember_end_of_lock(const operation& what) noexcept {
+    const auto now = steady_clock::now();
+    const auto known = what.known_end_of_lock(now);
+    if (!known) return;
+    if (known->at <= now) {
+        ends_of_locks_.erase(known->id);
+        return;
+    }
+    if (ends_of_locks_.size() >= most_ends_of_locks_) {
+        std::erase_if(ends_of_locks_, [&](const auto& each) { return each.second <= now; });
+        most_ends_of_locks_ = std::max(fewest_ends_of_locks, 2 * ends_of_locks_.size());
+    }
+    try {
+        auto& end = ends_of_locks_[known->id];
+        end = std::max(end, known->at);
+    } catch (
+        const std::bad_alloc&) {  // then the client may give up connections on behalf of others
+    }
 }
 
 void client::send_waiting() {
@@ -681,7 +706,7 @@ void client::take_answer(const std::shared_ptr<operation>& what, const row& answ
         }
     }
     if (what->answer(answer)) {
-        has_been_granted_ = has_been_granted_ || what->was_granted();
+        remember_end_of_lock(*what);
         set_ended(what);
     } else if (what->is_unwanted()) {
         fail(what, cancelled_by_caller());

@@ -15,6 +15,7 @@
 #include "target.hpp"
 
 #include <syncguard/error.hpp>
+#include <syncguard/lock_id.hpp>
 #include <syncguard/postgres.hpp>
 #include <syncguard/time.hpp>
 
@@ -109,8 +110,16 @@ class operation : public net::order,
     /// It has ended and the client is done with it: whoever is interested may be told.
     virtual void announce() noexcept {}
 
-    /// Whether it has ended with a lock.
-    [[nodiscard]] virtual bool was_granted() const noexcept { return false; }
+    /// What its answer, which came at `now`, says of one lock: that it ends at `at` at the latest,
+    /// or in the past if it is not held.
+    struct end_of_lock {
+        lock_id id;
+        time_point at;
+    };
+    [[nodiscard]] virtual std::optional<end_of_lock> known_end_of_lock(
+        time_point /*now*/) const noexcept {
+        return std::nullopt;
+    }
 
     /// Whether a connection is kept for its kind.
     [[nodiscard]] virtual bool is_urgent() const noexcept { return false; }
@@ -221,7 +230,8 @@ class client : public net::driven, private lookout::audience {
     [[nodiscard]] bool may_use_listening_link(const operation& next) const;
     [[nodiscard]] link* usable_listening_link(const operation& next);
     void look_after_listening_link(time_point now);
-    [[nodiscard]] bool gives_up_connections(time_point now) const;
+    [[nodiscard]] bool gives_up_connections(time_point now);
+    void remember_end_of_lock(const operation& what) noexcept;
     void greet(link& which);
     void end_silent_greetings(time_point now);
     [[nodiscard]] operation_queue* next_queue();
@@ -316,8 +326,11 @@ class client : public net::driven, private lookout::audience {
     time_point keep_one_not_before_{};
     /// The server had no connection left a short time ago.
     time_point crowded_until_{};
-    bool has_been_granted_ = false;  ///< Some lock, which may have to be extended.
-    bool ending_ = false;            ///< The end has come: nothing is put off for long.
+    /// When the locks that were granted or extended end at the latest, unless their release was
+    /// answered. Locks that have ended remain until they are looked at.
+    std::map<lock_id, time_point> ends_of_locks_;
+    std::size_t most_ends_of_locks_ = 0;  ///< With so many, those that have ended are removed.
+    bool ending_ = false;                 ///< The end has come: nothing is put off for long.
     /// Until a pooler shows that what was prepared is not there the next time.
     bool named_statements_ = true;
     unsigned failed_connections_ = 0;

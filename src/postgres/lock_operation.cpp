@@ -165,8 +165,21 @@ void lock_operation::lose() noexcept {
     if (!in_doubt_) undo();
 }
 
-bool lock_operation::was_granted() const noexcept {
-    return std::holds_alternative<acquire_request>(what_) && inquiry_.answer.ok;
+std::optional<operation::end_of_lock> lock_operation::known_end_of_lock(
+    time_point now) const noexcept {
+    if (inquiry_.failure) return std::nullopt;
+    const bool ok = inquiry_.answer.ok;
+    if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
+        if (!ok) return std::nullopt;
+        return end_of_lock{acquisition->id, now + bounded_wait(acquisition->ttl)};
+    }
+    if (const auto* const extension = std::get_if<extend_request>(&what_)) {
+        return end_of_lock{extension->id, ok ? now + bounded_wait(extension->ttl) : now};
+    }
+    if (const auto* const release = std::get_if<release_request>(&what_)) {
+        return end_of_lock{release->id, now};
+    }
+    return std::nullopt;
 }
 
 bool lock_operation::is_urgent() const noexcept {

@@ -42,7 +42,8 @@ class lock_operation : public operation {
     [[nodiscard]] bool ask_again() noexcept override;
     void lose() noexcept override;
     void announce() noexcept override;
-    [[nodiscard]] bool was_granted() const noexcept override;
+    [[nodiscard]] std::optional<end_of_lock> known_end_of_lock(
+        time_point now) const noexcept override;
     [[nodiscard]] bool is_urgent() const noexcept override;
     [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(what_); }
 

@@ -422,11 +422,34 @@ TEST_F(postgres_sessions, a_call_that_waits_on_the_server_keeps_no_notification_
     other.run("COMMIT");
 }
 
-TEST_F(postgres_sessions, holders_reconnect_and_extend_though_waiters_want_every_connection) {
-    make_role("crowded", 3);
-    auto url = server().url() + "&application_name=";
-    url.replace(url.find("postgres@"), 8, "crowded");
-    const postgres::backend holder({.connection = url + "holder"}, quiet());
+/// Clients of a role that may have fewer sessions than they want.
+class postgres_crowd : public postgres_sessions {
+  protected:
+    postgres_crowd() {
+        make_role("crowded", largest_crowd);
+        for (int i = 0; i < 4; ++i)
+            waiters_.emplace_back(postgres::options{.connection = url_for("waiter")}, quiet());
+    }
+    ~postgres_crowd() override { limit_sessions(largest_crowd); }
+
+    static void limit_sessions(int most) {
+        server().run("ALTER ROLE crowded CONNECTION LIMIT " + std::to_string(most));
+    }
+    void expect_holder_to_reconnect_and_extend();
+
+    std::vector<postgres::backend> waiters_;
+
+  private:
+    static constexpr int largest_crowd = 50;
+
+    static std::string url_for(const std::string& client) {
+        auto url = server().url() + "&application_name=" + client;
+        return url.replace(url.find("postgres@"), 8, "crowded");
+    }
+};
+
+void postgres_crowd::expect_holder_to_reconnect_and_extend() {
+    const postgres::backend holder({.connection = url_for("holder")}, quiet());
     auto lease = acquire_with_retries(holder, "k", {.ttl = 3s});
     lease.keep_alive();
     const auto end_of_lock = [] {
@@ -438,11 +461,10 @@ TEST_F(postgres_sessions, holders_reconnect_and_extend_though_waiters_want_every
     EXPECT_TRUE(extended_after(end_of_lock()));
     const auto logged_before = server().log().size();
     std::vector<std::jthread> waiting;
-    for (int i = 0; i < 4; ++i) {
-        waiting.emplace_back([&] {
-            const postgres::backend locks({.connection = url + "waiter"}, quiet());
+    while (!waiters_.empty()) {
+        waiting.emplace_back([&, locks = std::optional(std::move(waiters_.back()))]() mutable {
             EXPECT_NO_THROW(EXPECT_TRUE(
-                acquire_with_retries(locks, "k",
+                acquire_with_retries(*locks, "k",
                                      {.ttl = 60s,
                                       .timeout = 1min,
                                       .retry = {.max_retries = retry_policy::unlimited_retries,
@@ -450,7 +472,9 @@ TEST_F(postgres_sessions, holders_reconnect_and_extend_though_waiters_want_every
                                                 .max_delay = 250ms}})
                     .release()
                     .ok));
+            locks.reset();
         });
+        waiters_.pop_back();
     }
     // So many that each of those without a connection has had one.
     EXPECT_TRUE(eventually([&] {
@@ -469,6 +493,19 @@ TEST_F(postgres_sessions, holders_reconnect_and_extend_though_waiters_want_every
         EXPECT_TRUE(lease.valid());
     }
     EXPECT_TRUE(lease.release().ok);
+}
+
+TEST_F(postgres_crowd, holders_reconnect_and_extend_though_waiters_want_every_connection) {
+    limit_sessions(3);
+    expect_holder_to_reconnect_and_extend();
+}
+
+TEST_F(postgres_crowd, holders_reconnect_and_extend_though_the_waiters_once_held_other_locks) {
+    for (std::size_t i = 0; i < waiters_.size(); ++i)
+        EXPECT_TRUE(waiters_[i].acquire("other" + std::to_string(i), {.ttl = 10min})->release().ok);
+    limit_sessions(3);
+    server().run("SELECT pg_terminate_backend(pid) " + sessions_named("waiter"));
+    expect_holder_to_reconnect_and_extend();
 }
 
 TEST_F(postgres_sessions, unlimited_timeouts_are_no_times_in_the_past) {
