@@ -12,6 +12,11 @@ namespace syncguard::postgres {
 /// until the server closes that connection. At most two threads of a client run it, so that a
 /// server that does not answer blocks only these threads.
 ///
+/// A child that is forked while PQcancel runs inherits a socket that libpq gives no access to, and
+/// keeps the descriptor open. On the server this has no effect: the connection carries one request
+/// and no session, and the server closes it after reading the request. A fork does not wait for
+/// PQcancel, because PQcancel waits for the server.
+///
 /// Thread safety: all members may be called concurrently.
 class canceller {
   public:
