@@ -121,42 +121,68 @@ TEST_F(waiting_on_postgres, waits_for_many_keys_take_few_of_the_servers_locks) {
     EXPECT_TRUE(eventually([&] { return granted == keys; }));
 }
 
-TEST_F(waiting_on_postgres, a_full_table_of_locks_on_the_server_gets_the_flags_back) {
-    const postgres_server small({.settings = {"max_locks_per_transaction=10", "max_connections=8",
-                                              "max_wal_senders=0", "max_worker_processes=0"}});
-    const postgres::backend locks({.connection = small.url(), .pool_size = 2});
-    std::vector<lock_id> held;
-    for (int i = 0; i < 20; ++i)
-        held.push_back(take(locks, std::to_string(i), 600s));
-    std::vector<std::jthread> crowd;
-    for (int i = 0; i < 20; ++i) {
-        crowd.emplace_back([&, i] {
-            acquire_with_retries(locks, std::to_string(i), retrying_every(200ms)).release();
-        });
+/// A server whose table of locks has little room, and a client that waits there for many keys.
+class waiting_on_a_small_server : public waiting_on_postgres {
+  protected:
+    static constexpr int keys = 20;
+
+    waiting_on_a_small_server() {
+        for (int i = 0; i < keys; ++i)
+            held_.push_back(take(locks_, std::to_string(i), 600s));
     }
-    EXPECT_TRUE(eventually([&] { return small.value(flags) == "20"; }));
-    auto greedy = small.connect();
-    const auto fill = [&] {
+    /// Lets a thread wait for each key, until the key is released or stop is requested.
+    [[nodiscard]] std::vector<std::jthread> wait_for_all(const lock_options& options) const {
+        std::vector<std::jthread> crowd;
+        for (int i = 0; i < keys; ++i) {
+            crowd.emplace_back([this, i, options] {
+                try {
+                    acquire_with_retries(locks_, std::to_string(i), options).release();
+                } catch (const lock_error& failure) {
+                    EXPECT_EQ(failure.code(), error_code::aborted) << failure.what();
+                }
+            });
+        }
+        EXPECT_TRUE(eventually([&] { return small_.value(flags) == std::to_string(keys); }));
+        return crowd;
+    }
+    void fill_table() {
         try {
-            greedy.run("SELECT pg_advisory_lock(1, i) FROM generate_series(1, 100000) AS i");
+            greedy_.run("SELECT pg_advisory_lock(1, i) FROM generate_series(1, 100000) AS i");
             ADD_FAILURE() << "the table has room for more";
         } catch (const postgres_failure& full) {
             EXPECT_EQ(full.sqlstate, "53200");
         }
-    };
-    fill();
-    EXPECT_NO_THROW(EXPECT_TRUE(locks.extend(held.back()).ok));
-    const auto flags_of_clients = [&] {
-        // The session that asks is the one that fills the table.
-        return greedy.run(flags + " AND pid <> pg_backend_pid()").at(0).at(0);
-    };
-    // Sooner than waiters that only get errors let go of their flags.
-    EXPECT_NO_THROW(EXPECT_TRUE(locks.acquire("new", {.timeout = 3s})));
-    EXPECT_NO_THROW(EXPECT_TRUE(eventually([&] { return flags_of_clients() == "0"; }, 3s)));
-    EXPECT_NO_THROW(EXPECT_TRUE(locks.release(held.back()).ok));
-    greedy.run("SELECT pg_advisory_unlock_all()");
-    for (const auto& each : held)
-        (void)locks.release(each);
+    }
+
+    const postgres_server small_{{.settings = {"max_locks_per_transaction=10", "max_connections=8",
+                                               "max_wal_senders=0", "max_worker_processes=0"}}};
+    const postgres::backend locks_{{.connection = small_.url(), .pool_size = 2}};
+    std::vector<lock_id> held_;
+    postgres_connection greedy_ = small_.connect();
+};
+
+TEST_F(waiting_on_a_small_server, a_full_table_of_locks_holds_up_neither_holders_nor_waiters) {
+    const auto crowd = wait_for_all(retrying_every(200ms));
+    fill_table();
+    EXPECT_NO_THROW(EXPECT_TRUE(locks_.extend(held_.back()).ok));
+    EXPECT_NO_THROW(EXPECT_TRUE(locks_.release(held_.back()).ok));
+    greedy_.run("SELECT pg_advisory_unlock_all()");
+    for (const auto& each : held_)
+        (void)locks_.release(each);
+}
+
+TEST_F(waiting_on_a_small_server, a_full_table_of_locks_gets_the_flags_back) {
+    std::stop_source stop;
+    auto options = hardly_ever_retrying();
+    options.stop = stop.get_token();
+    const auto crowd = wait_for_all(options);
+    fill_table();
+    EXPECT_NO_THROW(EXPECT_TRUE(locks_.extend(held_.back()).ok));
+    EXPECT_NO_THROW(EXPECT_TRUE(locks_.acquire("new")));
+    // The session that asks is the one that fills the table.
+    const auto others = flags + " AND pid <> pg_backend_pid()";
+    EXPECT_NO_THROW(EXPECT_TRUE(eventually([&] { return greedy_.value(others) == "0"; })));
+    stop.request_stop();
 }
 
 /// Statements that use shared memory of the server are refused.
