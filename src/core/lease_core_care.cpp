@@ -1,4 +1,5 @@
 /// The part of a lease that is renewed, and whose loss is told.
+#include "deferred_cancellation.hpp"
 #include "lease_keeper.hpp"
 #include "ttl_limits.hpp"
 
@@ -149,6 +150,7 @@ void lease_core::tell_keeper_of_deadline() noexcept {
 }
 
 void lease_core::finish_work() {
+    const deferred_cancellation whole_call;
     const bool held_to_the_end = valid();
     const auto reason = state_ == state::lost ? loss_reason::not_held : loss_reason::expired;
     auto cause = renewal_failure();

@@ -1,3 +1,4 @@
+#include "../core/deferred_cancellation.hpp"
 #include "checked_options.hpp"
 #include "client.hpp"
 
@@ -53,6 +54,7 @@ class clock_question : public operation {
 }  // namespace
 
 clock_skew measure_clock_skew(options store, milliseconds timeout) {
+    const deferred_cancellation whole_call;
     store = checked(std::move(store));
     // Nobody has to log in to be told the time.
     access how{.origin = find_origin(store), .whose = emulator_owner{}, .where = {}};

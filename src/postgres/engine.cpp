@@ -1,5 +1,6 @@
 #include "engine.hpp"
 
+#include "../core/deferred_cancellation.hpp"
 #include "../core/longest_wait.hpp"
 #include "lock_operation.hpp"
 #include "schema_operation.hpp"
@@ -54,6 +55,7 @@ std::shared_ptr<lock_operation> postgres_engine::make_operation(const request& w
 }
 
 void postgres_engine::setup_schema(const call_limits& limits) {
+    const deferred_cancellation whole_call;
     const auto perform = [&](call what, std::shared_ptr<const void> kept) {
         const auto step =
             std::make_shared<schema_operation>(std::move(what), limits.deadline, std::move(kept));

@@ -1,5 +1,6 @@
 /// Waiting for a lock: who waits is told when it becomes free.
 #include "contract.hpp"
+#include "support/cancelled_thread.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
@@ -181,6 +182,12 @@ TEST_P(cancelled_thread, ends_behind_the_call_in_which_it_waits_and_releases_its
     EXPECT_TRUE(held.release().ok);
     waiting_one.join();
     EXPECT_TRUE(has_had_it);
+    EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST_P(cancelled_thread, ends_behind_the_call_that_releases_its_lock) {
+    const auto locks = store_->open({.dispose_timeout = 1min});
+    EXPECT_TRUE(returns_on_cancelled_thread([&] { lock(locks, "k", [] {}); }));
     EXPECT_FALSE(locks.is_locked("k"));
 }
 

@@ -1,6 +1,7 @@
 /// The server's Date header beside this host's clock.
 #include "local_google.hpp"
 #include "on_firestore.hpp"
+#include "support/cancelled_thread.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
@@ -57,6 +58,12 @@ TEST_F(clock_check, measures_the_difference_in_either_direction) {
         EXPECT_GE(skew.at_most, difference);
         EXPECT_LE(skew.at_most - skew.at_least, 60ms);
     }
+}
+
+TEST_F(clock_check, a_cancelled_thread_ends_behind_its_measurement) {
+    google_.show_date(ahead_by(0ms));
+    EXPECT_TRUE(
+        returns_on_cancelled_thread([&] { (void)firestore::measure_clock_skew(options(), 30s); }));
 }
 
 TEST_F(clock_check, measures_as_closely_as_a_distant_server_allows) {

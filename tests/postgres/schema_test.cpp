@@ -1,5 +1,6 @@
 /// Making the tables: explicit, repeatable, by many at once, under other names.
 #include "on_postgres.hpp"
+#include "support/cancelled_thread.hpp"
 #include "support/expect_error.hpp"
 
 #include <thread>
@@ -43,6 +44,10 @@ TEST_F(postgres_schema, setup_may_be_repeated_and_keeps_what_is_there) {
     take(backend, "k");
     backend.setup_schema();
     EXPECT_TRUE(backend.is_locked("k"));
+}
+
+TEST_F(postgres_schema, a_cancelled_thread_ends_behind_its_setup) {
+    EXPECT_TRUE(returns_on_cancelled_thread([] { open().setup_schema(); }));
 }
 
 TEST_F(postgres_schema, many_may_set_up_at_once) {
