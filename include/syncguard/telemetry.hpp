@@ -99,8 +99,8 @@ class observed_backend : public basic_backend<Capabilities> {
 ///
 /// When the last copy of the wrapped backend is destroyed, queued events are delivered first, for
 /// up to a second. Then the remaining events are dropped, and `backend_options::on_warning`
-/// receives their number; a call of `on_event` that has not returned by then goes on after the
-/// destruction.
+/// receives their number, which `dropped_events` does not include; a call of `on_event` that has
+/// not returned by then goes on after the destruction.
 template <lock_backend B>
 [[nodiscard]] observed_backend<typename B::capabilities_type> with_telemetry(
     const B& backend, telemetry_options options) {

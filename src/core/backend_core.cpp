@@ -34,21 +34,17 @@ struct call {
 
 namespace {
 
-void check_limits(milliseconds timeout, const std::stop_token& stop) {
+call_limits checked_limits(milliseconds timeout, const backend_options& defaults,
+                           std::stop_token stop) {
     if (timeout < milliseconds{0}) {
         throw lock_error(error_code::invalid_argument, "a timeout cannot be negative");
     }
     if (stop.stop_requested()) {
         throw lock_error(error_code::aborted, "the operation was cancelled before it began");
     }
-}
-
-void bound_call(call& made, milliseconds timeout, const backend_options& defaults,
-                std::stop_token stop) {
-    check_limits(timeout, stop);
     const milliseconds allowed = timeout == milliseconds{0} ? defaults.operation_timeout : timeout;
-    made.limits.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed);
-    made.limits.stop = std::move(stop);
+    return {.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed),
+            .stop = std::move(stop)};
 }
 
 // Preparation: check everything, then say what to ask the engine.
@@ -58,26 +54,23 @@ void prepare_acquire(call& made, std::string_view key, const acquire_options& op
                      std::chrono::steady_clock::time_point linger_until = {}) {
     made.key = normalize_and_validate_key(key);
     made.ttl = checked_ttl(options.ttl);
-    bound_call(made, options.timeout, defaults, std::move(stop));
+    made.limits = checked_limits(options.timeout, defaults, std::move(stop));
     made.what = acquire_request{made.key, lock_id::generate(), made.ttl, linger_until};
     // The lease must not outlive the lock, so its time starts before the store hears of it.
     made.sent_at = lease_clock::now();
 }
 
-void prepare_release(call& made, std::string_view id, std::string_view key,
-                     const call_options& options, const backend_options& defaults,
-                     std::stop_token stop) {
+void prepare_release(call& made, std::string_view id, std::string_view key, call_limits limits) {
     made.key = key;
     made.what = release_request{lock_id::parse(id), made.key};
-    bound_call(made, options.timeout, defaults, std::move(stop));
+    made.limits = std::move(limits);
 }
 
-void prepare_extend(call& made, std::string_view id, std::string_view key,
-                    const extend_options& options, const backend_options& defaults,
-                    std::stop_token stop) {
+void prepare_extend(call& made, std::string_view id, std::string_view key, milliseconds ttl,
+                    call_limits limits) {
     made.key = key;
-    made.what = extend_request{lock_id::parse(id), checked_ttl(options.ttl), made.key};
-    bound_call(made, options.timeout, defaults, std::move(stop));
+    made.what = extend_request{lock_id::parse(id), ttl, made.key};
+    made.limits = std::move(limits);
 }
 
 template <class KeyRequest>
@@ -85,13 +78,13 @@ void prepare_key(call& made, std::string_view key, const call_options& options,
                  const backend_options& defaults, std::stop_token stop) {
     made.key = normalize_and_validate_key(key);
     made.what = KeyRequest{made.key};
-    bound_call(made, options.timeout, defaults, std::move(stop));
+    made.limits = checked_limits(options.timeout, defaults, std::move(stop));
 }
 
 void prepare_id_lookup(call& made, std::string_view id, const call_options& options,
                        const backend_options& defaults, std::stop_token stop) {
     made.what = id_lookup_request{lock_id::parse(id)};
-    bound_call(made, options.timeout, defaults, std::move(stop));
+    made.limits = checked_limits(options.timeout, defaults, std::move(stop));
 }
 
 // Conclusion: what the engine's answer means to the caller.
@@ -235,13 +228,13 @@ void backend_core::check_process() const {
                      "fork handlers; create a new backend in it");
 }
 
-void backend_core::check_extend(const extend_options& options, const std::stop_token& stop) const {
-    (void)checked_ttl(options.ttl);
-    check_limits(options.timeout, stop);
+call_limits backend_core::check(const call_options& options, std::stop_token stop) const {
+    return checked_limits(options.timeout, options_, std::move(stop));
 }
 
-void backend_core::check_release(const call_options& options, const std::stop_token& stop) const {
-    check_limits(options.timeout, stop);
+call_limits backend_core::check(const extend_options& options, std::stop_token stop) const {
+    (void)checked_ttl(options.ttl);
+    return checked_limits(options.timeout, options_, std::move(stop));
 }
 
 outcome backend_core::perform(const call& made) const {
@@ -266,16 +259,26 @@ backend_core::attempt backend_core::acquire(
 
 release_result backend_core::release(std::string_view id, std::string_view key,
                                      const call_options& options, std::stop_token stop) const {
+    return release(id, key, check(options, std::move(stop)));
+}
+
+release_result backend_core::release(std::string_view id, std::string_view key,
+                                     call_limits limits) const {
     call made;
-    prepare_release(made, id, key, options, options_, std::move(stop));
+    prepare_release(made, id, key, std::move(limits));
     line_->released(key, std::chrono::steady_clock::now());
     return conclude_release(perform(made));
 }
 
 extend_result backend_core::extend(std::string_view id, std::string_view key,
                                    const extend_options& options, std::stop_token stop) const {
+    return extend(id, key, options.ttl, check(options, std::move(stop)));
+}
+
+extend_result backend_core::extend(std::string_view id, std::string_view key, milliseconds ttl,
+                                   call_limits limits) const {
     call made;
-    prepare_extend(made, id, key, options, options_, std::move(stop));
+    prepare_extend(made, id, key, ttl, std::move(limits));
     return conclude_extend(perform(made));
 }
 
@@ -346,9 +349,21 @@ void backend_core::start_acquire(std::string_view key, const acquire_options& op
 void backend_core::start_release(std::string_view id, std::string_view key,
                                  const call_options& options, std::stop_token stop,
                                  receiver<release_result> done) const noexcept {
+    call_limits limits;
+    try {
+        limits = check(options, std::move(stop));
+    } catch (...) {
+        done(std::current_exception(), {});
+        return;
+    }
+    start_release(id, key, std::move(limits), std::move(done));
+}
+
+void backend_core::start_release(std::string_view id, std::string_view key, call_limits limits,
+                                 receiver<release_result> done) const noexcept {
     start<release_result>(
         [&](call& made) {
-            prepare_release(made, id, key, options, options_, std::move(stop));
+            prepare_release(made, id, key, std::move(limits));
             made.awaited_at_exit.emplace();
             line_->released(key, std::chrono::steady_clock::now());
         },
@@ -358,9 +373,21 @@ void backend_core::start_release(std::string_view id, std::string_view key,
 void backend_core::start_extend(std::string_view id, std::string_view key,
                                 const extend_options& options, std::stop_token stop,
                                 receiver<extend_result> done) const noexcept {
-    start<extend_result>(
-        [&](call& made) { prepare_extend(made, id, key, options, options_, std::move(stop)); },
-        [](call&, const outcome& answer) { return conclude_extend(answer); }, std::move(done));
+    call_limits limits;
+    try {
+        limits = check(options, std::move(stop));
+    } catch (...) {
+        done(std::current_exception(), {});
+        return;
+    }
+    start_extend(id, key, options.ttl, std::move(limits), std::move(done));
+}
+
+void backend_core::start_extend(std::string_view id, std::string_view key, milliseconds ttl,
+                                call_limits limits, receiver<extend_result> done) const noexcept {
+    start<extend_result>([&](call& made) { prepare_extend(made, id, key, ttl, std::move(limits)); },
+                         [](call&, const outcome& answer) { return conclude_extend(answer); },
+                         std::move(done));
 }
 
 void backend_core::start_is_locked(std::string_view key, const call_options& options,

@@ -110,10 +110,10 @@ void lease_core::end_release(bool failed) noexcept {
 }
 
 release_result lease_core::release(const call_options& options, std::stop_token stop) {
-    backend_->check_release(options, stop);
+    auto limits = backend_->check(options, std::move(stop));
     if (!begin_release()) return {};
     try {
-        const release_result result = backend_->release(id_, key_, options, std::move(stop));
+        const release_result result = backend_->release(id_, key_, std::move(limits));
         end_release(false);
         return result;
     } catch (...) {
@@ -124,8 +124,9 @@ release_result lease_core::release(const call_options& options, std::stop_token 
 
 void lease_core::start_release(const call_options& options, std::stop_token stop,
                                std::function<void(std::exception_ptr, release_result)> done) {
+    call_limits limits;
     try {
-        backend_->check_release(options, stop);
+        limits = backend_->check(options, std::move(stop));
     } catch (...) {
         done(std::current_exception(), {});
         return;
@@ -146,7 +147,7 @@ void lease_core::start_release(const call_options& options, std::stop_token stop
         end_release(true);
         throw;
     }
-    backend_->start_release(id_, key_, options, std::move(stop), std::move(finish));
+    backend_->start_release(id_, key_, std::move(limits), std::move(finish));
 }
 
 /// Nothing if the lease is not valid: an expired lock is never revived, so there is nothing to ask.
@@ -214,11 +215,11 @@ void lease_core::publish_deadline() noexcept {
 }
 
 extend_result lease_core::extend(const extend_options& options, std::stop_token stop) {
-    backend_->check_extend(options, stop);
+    auto limits = backend_->check(options, std::move(stop));
     const auto extension = begin_extend(options.ttl);
     if (!extension) return {};
     try {
-        extend_result result = backend_->extend(id_, key_, options, std::move(stop));
+        extend_result result = backend_->extend(id_, key_, options.ttl, std::move(limits));
         end_extend(&result, *extension);
         return result;
     } catch (...) {
@@ -230,8 +231,9 @@ extend_result lease_core::extend(const extend_options& options, std::stop_token 
 void lease_core::start_extend(const extend_options& options, std::stop_token stop,
                               std::function<void(std::exception_ptr, extend_result)> done) {
     std::optional<lease_deadline::ticket> extension;
+    call_limits limits;
     try {
-        backend_->check_extend(options, stop);
+        limits = backend_->check(options, std::move(stop));
         extension = begin_extend(options.ttl);
     } catch (...) {
         done(std::current_exception(), {});
@@ -253,7 +255,7 @@ void lease_core::start_extend(const extend_options& options, std::stop_token sto
         end_extend(nullptr, *extension);
         throw;
     }
-    backend_->start_extend(id_, key_, options, std::move(stop), std::move(finish));
+    backend_->start_extend(id_, key_, options.ttl, std::move(limits), std::move(finish));
 }
 
 void lease_core::detach() noexcept {

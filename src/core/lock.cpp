@@ -116,7 +116,9 @@ class waiting_caller {
             try {
                 auto made = attempt(lingers ? round_ends : steady_clock::time_point{});
                 if (made.lease) {
-                    if (!is_told_) {
+                    // After an early answer, it only shows that the key was free by chance.
+                    if (lingers && !was_answered_early_) backend_.line().set_notified(true);
+                    if (!is_notified()) {
                         backend_.line().granted(key_, made.lease->fence(), is_waiting_,
                                                 steady_clock::now());
                     }
@@ -127,7 +129,10 @@ class waiting_caller {
                 // Where the store tells, begin to be told, then look again.
                 if (!std::exchange(is_waiting_, true) && tells_when_free_ && first) continue;
                 const auto now = steady_clock::now();
-                if (lingers && now < round_ends) is_told_ = false;
+                if (lingers) {
+                    was_answered_early_ = now < round_ends;
+                    backend_.line().set_notified(!was_answered_early_);
+                }
                 if (first) {
                     next = std::min(next, now + look_pause());
                     if (made.locked_for) {
@@ -174,8 +179,14 @@ class waiting_caller {
         return bounded_wait(retry_pause(looks, 1, random_fraction(), milliseconds::max()));
     }
 
+    /// As far as is known. A call that is granted the lock at its first attempt learns nothing
+    /// itself, so what earlier calls have learned counts.
+    [[nodiscard]] bool is_notified() const {
+        return tells_when_free_ && backend_.line().is_notified();
+    }
+
     void leave_it_to_others() const {
-        if (is_told_ || !place_) return;
+        if (!place_ || is_notified()) return;
         const auto until = backend_.line().yields_until(key_);
         sleep_interruptibly_until(
             std::min(until, steady_clock::now() + bounded_wait(std::max(left(), {}) / 2)));
@@ -229,8 +240,8 @@ class waiting_caller {
         began_ + bounded_wait(options_.timeout - std::min(options_.timeout / 8, longest_last_look));
     const bool tells_when_free_ = backend_.store()->tells_when_free();
     std::optional<waiting_line::place> place_;
-    bool is_told_ = tells_when_free_;  ///< As far as is known.
     bool is_waiting_ = false;          ///< It was found locked at least once.
+    bool was_answered_early_ = false;  ///< The latest attempt that lingered.
     unsigned attempts_ = 0;
     unsigned times_locked_ = 0;
     std::exception_ptr last_failure_;

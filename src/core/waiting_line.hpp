@@ -93,6 +93,10 @@ class waiting_line : private fork_participant {
     /// wait.
     [[nodiscard]] std::chrono::steady_clock::time_point yields_until(std::string_view key);
 
+    /// Whether the engine notified the latest attempt that waited for it, of any key.
+    [[nodiscard]] bool is_notified() const noexcept { return is_notified_; }
+    void set_notified(bool is_notified) noexcept { is_notified_ = is_notified; }
+
   private:
     /// The latest grant of a key to this client.
     struct hold {
@@ -119,6 +123,7 @@ class waiting_line : private fork_participant {
     /// A direct-mapped cache: keys with the same remainder replace each other.
     std::array<std::optional<hold>, 64> holds_;
     std::atomic<bool> has_holds_{false};
+    std::atomic<bool> is_notified_{true};
 };
 
 }  // namespace syncguard

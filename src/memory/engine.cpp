@@ -55,7 +55,7 @@ outcome memory_engine::acquire_when_free(std::unique_lock<std::mutex>& guard,
 
         const auto self = waiting_.emplace(waiting_.end());
         self->key = what.key;
-        self->released.wait_until(
+        self->changed.wait_until(
             guard, stop, std::min(what.linger_until, now + bounded_wait(*answer.locked_for)),
             [&] { return self->key.empty(); });
         waiting_.erase(self);
@@ -111,10 +111,14 @@ void memory_engine::erase_lock(key_node& node) {
     last->second.lock->place = lock.place;
     held_.pop_back();
     node.second.lock.reset();
+    notify_waiting(node.first);
+}
+
+void memory_engine::notify_waiting(std::string_view key) {
     for (auto& each : waiting_) {
-        if (each.key != node.first) continue;
+        if (each.key != key) continue;
         each.key = {};
-        each.released.notify_one();
+        each.changed.notify_one();
     }
 }
 
@@ -182,7 +186,9 @@ outcome memory_engine::apply(const extend_request& what) {
         erase_lock(*node);
         return outcome::failed(failure_reason::expired);
     }
+    const bool ends_earlier = at + what.ttl < lock.expires_at;
     lock.expires_at = at + what.ttl;
+    if (ends_earlier) notify_waiting(node->first);
     return outcome::extended(lock.expires_at);
 }
 

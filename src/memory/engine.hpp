@@ -66,7 +66,7 @@ class memory_engine : public engine, private fork_participant {
     /// A thread in `perform` that waits for a lock to be released.
     struct waiting_thread {
         std::string_view key;
-        std::condition_variable_any released;
+        std::condition_variable_any changed;
     };
 
     [[nodiscard]] outcome acquire_when_free(std::unique_lock<std::mutex>& guard,
@@ -84,6 +84,8 @@ class memory_engine : public engine, private fork_participant {
     [[nodiscard]] key_node* find_key(std::string_view key);
     [[nodiscard]] key_node* find_owned(const lock_id& id);
     void erase_lock(key_node& node);
+    /// Wakes the waiters of a key whose lock is gone, or ends earlier than before.
+    void notify_waiting(std::string_view key);
     void sweep_a_little(unix_time now);
 
     const options options_;

@@ -1,8 +1,11 @@
 #include "http_pool.hpp"
 
+#include "reconnecting.hpp"
+
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace syncguard::net {
@@ -15,21 +18,29 @@ namespace {
 /// Servers, and the routers before them, forget connections that are silent for minutes.
 constexpr std::chrono::seconds longest_silence{50};
 
+/// The longest time for which a new connection is delayed. It is less than `reconnect_delay`
+/// allows, because the server may be well and only the time of some callers too short.
+constexpr milliseconds longest_delay{250};
+
 }  // namespace
 
 /// One of the connections that there may be, for the time of a call.
 class http_pool::place {
   public:
-    place(http_pool& pool, std::unique_ptr<http_connection> kept)
-        : connection(std::move(kept)), pool_(pool) {}
+    place(http_pool& pool, std::unique_ptr<http_connection> kept, const interruption& limits)
+        : connection(std::move(kept)), pool_(pool), limits_(limits) {}
     place(const place&) = delete;
     place& operator=(const place&) = delete;
-    ~place() { pool_.give_back(std::move(connection)); }
+    ~place() {
+        if (connection && limits_.has_happened()) pool_.note_interruption();
+        pool_.give_back(std::move(connection));
+    }
 
     std::unique_ptr<http_connection> connection;
 
   private:
     http_pool& pool_;
+    const interruption& limits_;
 };
 
 /// A caller that waits for a connection. It is in the queue from its construction to its end.
@@ -83,17 +94,22 @@ http_pool::http_pool(asio::io_context& context, settings how, lazy_tls_context* 
 
 asio::awaitable<http_response> http_pool::call(const http_request& what, interruption& limits) {
     auto kept = co_await take(limits);
-    place mine(*this, std::move(kept));
+    place mine(*this, std::move(kept), limits);
     while (true) {
         const bool is_fresh = mine.connection == nullptr;
         if (is_fresh) {
+            if (const auto delay = open_not_before_ - steady_clock::now(); delay > delay.zero()) {
+                co_await limits.pause(delay);
+            }
             mine.connection =
                 std::make_unique<http_connection>(context_, how_.origin, how_.where,
                                                   tls_ == nullptr ? nullptr : &tls_->get(), shown_);
             co_await mine.connection->open(limits, steady_clock::now() + how_.connect_timeout);
         }
         try {
-            co_return co_await mine.connection->exchange(what, limits);
+            auto answer = co_await mine.connection->exchange(what, limits);
+            interruptions_ = 0;
+            co_return answer;
         } catch (const exchange_broken&) {
             const bool was_closed_unseen = !is_fresh && !mine.connection->heard_something();
             if (!was_closed_unseen || !what.repeatable || limits.has_happened()) throw;
@@ -134,6 +150,13 @@ std::unique_ptr<http_connection> http_pool::take_idle() {
         --places_taken_;
     }
     return nullptr;
+}
+
+void http_pool::note_interruption() {
+    const auto now = steady_clock::now();
+    // Calls that end together count once.
+    if (now < open_not_before_) return;
+    open_not_before_ = now + std::min(reconnect_delay(++interruptions_), longest_delay);
 }
 
 void http_pool::give_back(std::unique_ptr<http_connection> connection) {

@@ -54,12 +54,17 @@ class http_pool {
         interruption& limits);
     [[nodiscard]] std::unique_ptr<http_connection> take_idle();
     void give_back(std::unique_ptr<http_connection> connection);
+    /// Delays new connections after calls that were interrupted. Otherwise callers whose time is
+    /// shorter than the server's answers would open a connection with each call.
+    void note_interruption();
 
     boost::asio::io_context& context_;
     const settings how_;
     lazy_tls_context* tls_;
     shown_sockets& shown_;
     std::size_t places_taken_ = 0;
+    unsigned interruptions_ = 0;  ///< Without an answer since.
+    std::chrono::steady_clock::time_point open_not_before_;
     std::vector<idle> idle_;
     line priority_;  ///< Calls that have priority.
     line waiting_;

@@ -3,7 +3,9 @@
 #include <syncguard/error.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -68,7 +70,15 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
 }  // namespace
 
 call_queue::call_queue()
-    : extensions_("syncguard-renew", most_waiting), others_("syncguard-calls", most_waiting) {}
+    : extensions_("syncguard-renew", most_waiting),
+      releases_("syncguard-free", std::numeric_limits<std::size_t>::max()),
+      others_("syncguard-calls", most_waiting) {}
+
+background_thread& call_queue::thread_of(const request& req) noexcept {
+    if (std::holds_alternative<extend_request>(req)) return extensions_;
+    if (std::holds_alternative<release_request>(req)) return releases_;
+    return others_;
+}
 
 void call_queue::post(engine& target, const request& what, const call_limits& limits,
                       completion done) noexcept {
@@ -86,8 +96,7 @@ void call_queue::post(engine& target, const request& what, const call_limits& li
                          "other calls used the lock file until the deadline; try again or allow "
                          "more time");
         });
-        auto& thread = std::holds_alternative<extend_request>(what) ? extensions_ : others_;
-        const bool accepted = thread.try_post([call, deadline, &target, this] {
+        const bool accepted = thread_of(what).try_post([call, deadline, &target, this] {
             deadlines_.cancel(deadline);
             call->run(target);
         });

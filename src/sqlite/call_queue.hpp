@@ -19,10 +19,14 @@ class call_queue {
               completion done) noexcept;
 
   private:
+    [[nodiscard]] background_thread& thread_of(const request& req) noexcept;
+
     timer_thread deadlines_;
-    /// Extensions have their own thread, because other calls may occupy a thread until their
-    /// deadlines.
+    // Extensions and releases have their own threads, because other calls may occupy a thread until
+    // their deadlines.
     background_thread extensions_;
+    /// Without a limit: a release that is refused would leave its lock until the TTL ends.
+    background_thread releases_;
     background_thread others_;
 };
 

@@ -1,6 +1,7 @@
 /// Waiting for a lock: who waits is told when it becomes free.
 #include "contract.hpp"
 #include "support/cancelled_thread.hpp"
+#include "support/counting_engine.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
@@ -10,6 +11,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -122,6 +125,23 @@ TEST_P(waiting, keys_do_not_disturb_each_other) {
     // Nobody who waits for "a" stands in its way.
     EXPECT_TRUE(acquire_with_retries(locks, "b", hardly_ever_retrying()).release().ok);
     a.release();
+}
+
+TEST_P(waiting, ends_when_the_lock_does_although_an_extension_has_shortened_it) {
+    const auto others = store_->open();
+    const auto id = others.acquire("k", {.ttl = 60s})->detach();
+    const auto inner = store_->open();
+    const auto counted = std::make_shared<counting_engine>(detail::access::core(inner).store());
+    const any_backend locks(counted);
+    auto granted = std::async(std::launch::async, [&] {
+        return acquire_with_retries(locks, "k", hardly_ever_retrying()).release().ok;
+    });
+    // The first attempt, and the one that lingers.
+    ASSERT_TRUE(eventually([&] { return counted->calls() == 2; }));
+    EXPECT_TRUE(others.extend(id.str(), {.ttl = 1ms}).ok);
+    store_->advance(2s);
+    ASSERT_EQ(granted.wait_for(20s), std::future_status::ready);
+    EXPECT_TRUE(granted.get());
 }
 
 class waiting_without_being_told : public waiting {};

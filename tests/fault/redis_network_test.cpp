@@ -3,8 +3,10 @@
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
+#include <syncguard/async.hpp>
 #include <syncguard/lock.hpp>
 
+#include <boost/asio/use_future.hpp>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -384,6 +386,25 @@ TEST_P(redis_silence, timeouts_below_the_round_trip_open_no_connection_each) {
     EXPECT_GT(timeouts, 100);
     EXPECT_LE(proxy_.connections(), 10U);
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
+}
+
+TEST_P(redis_silence, a_call_that_was_not_sent_behind_others_says_so_at_its_deadline) {
+    const auto locks = open(60s);
+    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    proxy_.delay(direction::to_client, 400ms);
+    // More than are sent before an answer comes.
+    std::vector<std::future<bool>> others;
+    for (int i = 0; i < 300; ++i) {
+        others.push_back(
+            async_is_locked(locks, "other:" + std::to_string(i), {}, boost::asio::use_future));
+    }
+    const auto failure = expect_error(error_code::network_timeout,
+                                      [&] { (void)locks.is_locked("k", {.timeout = 100ms}); });
+    ASSERT_TRUE(failure);
+    const std::string text = failure->what();
+    EXPECT_NE(text.find("too many operations waited for"), std::string::npos) << text;
+    for (auto& each : others)
+        EXPECT_FALSE(each.get());
 }
 
 TEST_P(redis_silence, a_late_answer_holds_up_nobody_once_it_has_come) {

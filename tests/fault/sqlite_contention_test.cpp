@@ -1,9 +1,11 @@
 /// Many callers of one lock file: the order in which they are served, and which of them wait.
+#include "../../src/sqlite/call_queue.hpp"
 #include "../../src/sqlite/gate.hpp"
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/loss_recorder.hpp"
+#include "support/scripted_engine.hpp"
 #include "support/sqlite_connection.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -26,6 +28,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 namespace syncguard::test {
@@ -128,6 +132,70 @@ TEST_F(sqlite_contention, an_asynchronous_extension_goes_before_the_calls_in_the
     EXPECT_EQ(crowd.back().wait_for(0s), std::future_status::timeout);
     for (auto& each : crowd)
         each.get()->detach();
+}
+
+TEST_F(sqlite_contention, an_asynchronous_release_goes_before_the_calls_in_the_queue) {
+    constexpr std::size_t others = 40;
+    const auto locks = open();
+    auto lease = locks.acquire("k", {.ttl = 1h});
+    sqlite_connection other_process(path_);
+    other_process.run("BEGIN IMMEDIATE");
+    std::vector<std::future<acquire_result<sqlite::capabilities>>> crowd;
+    std::vector<std::string> keys;
+    for (std::size_t i = 0; i < others; ++i)
+        keys.push_back(own_key(static_cast<int>(i)));
+    for (const auto& key : keys)
+        crowd.push_back(async_acquire(locks, key, {.ttl = 1h}, boost::asio::use_future));
+    auto released = async_release(*lease, {}, boost::asio::use_future);
+    other_process.run("COMMIT");
+    EXPECT_TRUE(released.get().ok);
+    EXPECT_EQ(crowd.back().wait_for(0s), std::future_status::timeout);
+    for (auto& each : crowd)
+        each.get()->detach();
+}
+
+TEST(sqlite_call_queue, takes_and_serves_releases_although_it_is_full_of_other_calls) {
+    constexpr int capacity = 100'000;
+    std::promise<void> go_on;
+    const auto may_go_on = go_on.get_future().share();
+    std::atomic<int> acquisitions{0};
+    scripted_engine target([&](const request& req, const call_limits&) {
+        if (std::holds_alternative<release_request>(req)) return outcome::done();
+        ++acquisitions;
+        may_go_on.wait();
+        return outcome::locked();
+    });
+    const auto id = lock_id::generate();
+    const call_limits patient{.deadline = steady_clock::now() + 1h, .stop = {}};
+    std::promise<outcome> released;
+    std::promise<void> refused;
+    {
+        sqlite::call_queue queue;
+        const auto acquire = [&](completion done) {
+            queue.post(target, acquire_request{"k", id, 1h}, patient, std::move(done));
+        };
+        acquire([](std::exception_ptr, const outcome&) {});
+        ASSERT_TRUE(eventually([&] { return acquisitions == 1; }));
+        for (int i = 0; i < capacity; ++i)
+            acquire([](std::exception_ptr, const outcome&) {});
+        acquire([&](std::exception_ptr failure, const outcome&) {
+            refused.set_exception(std::move(failure));
+        });
+        expect_error(error_code::rate_limited, [&] { refused.get_future().get(); });
+        queue.post(target, release_request{id, "k"}, patient,
+                   [&](std::exception_ptr failure, const outcome& answer) {
+                       if (failure) {
+                           released.set_exception(std::move(failure));
+                       } else {
+                           released.set_value(answer);
+                       }
+                   });
+        auto answer = released.get_future();
+        EXPECT_EQ(answer.wait_for(20s), std::future_status::ready);
+        go_on.set_value();
+        EXPECT_TRUE(answer.get().ok);
+    }
+    EXPECT_EQ(acquisitions, capacity + 1);
 }
 
 TEST_F(sqlite_contention, a_kept_lease_outlives_200_threads_with_other_keys) {

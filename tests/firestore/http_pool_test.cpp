@@ -3,6 +3,7 @@
 
 #include "support/certificates.hpp"
 #include "support/eventually.hpp"
+#include "support/fault_proxy.hpp"
 #include "support/http_server.hpp"
 
 #include <boost/asio/co_spawn.hpp>
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,6 +20,8 @@
 
 namespace syncguard::test {
 namespace {
+
+using namespace std::chrono_literals;
 
 using answers = std::vector<std::string>;
 
@@ -126,6 +130,76 @@ TEST_P(http_answers, in_chunks_keep_the_connection) {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n0\r\n\r\n";
     EXPECT_EQ(ask({{.raw = raw}, {.body = "B"}}), (answers{"A", "B"}));
     EXPECT_EQ(connections_, 1U);
+}
+
+/// A server far away, without TLS and with it.
+class http_at_a_distance : public testing::TestWithParam<bool> {
+  protected:
+    static constexpr auto round_trip = 100ms;
+
+    http_at_a_distance() { proxy_.delay(direction::to_client, round_trip); }
+
+    /// Asks so often, one request after the other, each for so long. Returns how many were
+    /// answered.
+    std::size_t ask(std::size_t count, std::chrono::milliseconds patience) {
+        std::size_t answered = 0;
+        boost::asio::co_spawn(context_, ask_one_by_one(count, patience, answered),
+                              boost::asio::detached);
+        context_.restart();
+        context_.run();
+        return answered;
+    }
+
+    const certificates certificates_;
+    const http_server server_{[](const http_received&) { return http_reply{.body = "A"}; },
+                              GetParam() ? std::optional(certificates_.server()) : std::nullopt};
+    fault_proxy proxy_{server_.port()};
+
+  private:
+    boost::asio::awaitable<void> ask_one_by_one(std::size_t count,
+                                                std::chrono::milliseconds patience,
+                                                std::size_t& answered) {
+        net::http_request request;
+        request.target = "/";
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto limits = std::make_shared<net::interruption>(context_);
+            limits->happen_at(std::chrono::steady_clock::now() + patience,
+                              {error_code::network_timeout, "too late"});
+            try {
+                const auto answer = co_await pool_.call(request, *limits);
+                if (answer.body == "A") ++answered;
+            } catch (const lock_error& failure) {
+                EXPECT_EQ(failure.code(), error_code::network_timeout) << failure.what();
+            }
+        }
+    }
+
+    boost::asio::io_context context_;
+    net::shown_sockets shown_;
+    net::lazy_tls_context tls_{
+        {.authorities = certificates_.ca(), .certificate = {}, .private_key = {}}};
+    net::http_pool pool_{context_,
+                         {.origin = {.host = "localhost", .port = proxy_.port(), .tls = GetParam()},
+                          .where = "here",
+                          .most_connections = 4},
+                         GetParam() ? &tls_ : nullptr,
+                         shown_};
+};
+
+INSTANTIATE_TEST_SUITE_P(all, http_at_a_distance, testing::Bool(), [](const auto& test) {
+    return std::string(test.param ? "with_tls" : "without_tls");
+});
+
+TEST_P(http_at_a_distance, timeouts_below_the_round_trip_do_not_open_a_connection_each) {
+    EXPECT_EQ(ask(100, 20ms), 0U);
+    EXPECT_LE(proxy_.connections(), 12U);
+    // No call that has the time waits for long.
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(ask(1, 20s), 1U);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    const auto connections = proxy_.connections();
+    EXPECT_EQ(ask(2, 20s), 2U);
+    EXPECT_EQ(proxy_.connections(), connections);
 }
 
 boost::asio::awaitable<void> send_to(net::http_pool& pool, std::string target,

@@ -1,9 +1,11 @@
 #include "support/scripted_engine.hpp"
 
+#include <syncguard/async.hpp>
 #include <syncguard/error.hpp>
 #include <syncguard/lock.hpp>
 #include <syncguard/memory.hpp>
 
+#include <boost/asio/use_future.hpp>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -80,6 +82,22 @@ TEST(errors, a_failure_of_unknown_kind_is_the_cause_of_its_error) {
     ASSERT_TRUE(failed);
     EXPECT_EQ(failed->code(), error_code::internal);
     EXPECT_EQ(text_of_cause(*failed), "broken");
+}
+
+TEST(errors, the_cause_that_an_engine_names_stays_with_its_error_in_every_form) {
+    const auto broken = failing_with([] {
+        throw lock_error(error_code::service_unavailable, "unplugged", {},
+                         std::make_exception_ptr(std::runtime_error("the cable")));
+    });
+    const auto blocking = thrown_while_handling_another([&] { (void)broken.acquire("k"); });
+    ASSERT_TRUE(blocking);
+    EXPECT_EQ(blocking->key(), "k");
+    EXPECT_EQ(text_of_cause(*blocking), "the cable");
+    const auto asynchronous = thrown_while_handling_another(
+        [&] { (void)async_acquire(broken, "k", {}, boost::asio::use_future).get(); });
+    ASSERT_TRUE(asynchronous);
+    EXPECT_EQ(asynchronous->key(), "k");
+    EXPECT_EQ(text_of_cause(*asynchronous), "the cable");
 }
 
 TEST(errors, waiting_in_vain_names_the_last_failure_and_not_that_of_the_caller) {

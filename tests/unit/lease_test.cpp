@@ -687,6 +687,52 @@ TEST(lease, a_release_that_is_refused_for_its_arguments_leaves_the_lease_as_it_w
     EXPECT_TRUE(lease->release().ok);
 }
 
+/// Calls a function when the last lease is no longer renewed. A release ends the renewals before
+/// the engine is asked.
+class engine_with_reserved_thread : public scripted_engine {
+  public:
+    engine_with_reserved_thread(script answer, std::function<void()> at_end_of_renewals)
+        : scripted_engine(std::move(answer)), at_end_(std::move(at_end_of_renewals)) {}
+
+    [[nodiscard]] std::shared_ptr<const void> reserve_io_thread() override {
+        return {this, [this](const void*) { at_end_(); }};
+    }
+
+  private:
+    std::function<void()> at_end_;
+};
+
+TEST(lease, a_stop_request_after_the_beginning_of_a_release_is_left_to_the_engine) {
+    for (const bool is_blocking : {true, false}) {
+        std::stop_source stop;
+        std::atomic<bool> engine_saw_the_request{false};
+        const any_backend locks(std::make_shared<engine_with_reserved_thread>(
+            [&](const request& req, const call_limits& limits) {
+                if (std::holds_alternative<release_request>(req)) {
+                    engine_saw_the_request = limits.stop.stop_requested();
+                    return outcome::done();
+                }
+                return outcome::granted(unix_time(1h), fence::from_counter(1));
+            },
+            [&] { stop.request_stop(); }));
+        auto lease = locks.acquire("k", {.ttl = 1h});
+        lease->keep_alive();
+        bool is_released = false;
+        if (is_blocking) {
+            is_released = lease->release({}, stop.get_token()).ok;
+        } else {
+            std::promise<bool> done;
+            detail::access::core(*lease).start_release(
+                {}, stop.get_token(), [&](std::exception_ptr failure, release_result result) {
+                    done.set_value(!failure && result.ok);
+                });
+            is_released = done.get_future().get();
+        }
+        EXPECT_TRUE(is_released) << is_blocking;
+        EXPECT_TRUE(engine_saw_the_request) << is_blocking;
+    }
+}
+
 TEST(lease, the_longest_dispose_timeout_is_just_very_long) {
     int told = 0;
     const memory::backend locks({}, {.on_release_error = [&](const auto&, const auto&) { ++told; },

@@ -174,6 +174,85 @@ TEST(lock, a_caller_whose_only_pause_is_as_long_as_its_time_looks_again_before_t
     EXPECT_NO_THROW(waiter.get());
 }
 
+/// The looping client is granted the key at the first attempt of each call, and so does not learn
+/// again that it is not notified.
+TEST(lock, a_client_that_loops_leaves_the_key_to_others_where_the_engine_did_not_notify_it) {
+    const auto store = std::make_shared<silent_engine>(true);
+    std::atomic<bool> has_had_it{false};
+    std::atomic<bool> ended{false};
+    std::jthread looping([&] {
+        const any_backend locks(store);
+        while (!ended) {
+            lock(locks, "k",
+                 [&] {
+                     has_had_it = true;
+                     std::this_thread::sleep_for(10ms);
+                 },
+                 {.timeout = 1min});
+        }
+    });
+    // One attempt that only asks, and one that lingers.
+    ASSERT_TRUE(eventually([&] { return store->attempts >= 2; }));
+    store->is_locked = false;
+    ASSERT_TRUE(eventually([&] { return has_had_it.load(); }));
+    const any_backend locks(store);
+    for (int turn = 0; turn < 3; ++turn) {
+        EXPECT_NO_THROW(
+            lock(locks, "k", [] {},
+                 {.timeout = 8s, .retry = {.max_retries = retry_policy::unlimited_retries}}));
+    }
+    ended = true;
+}
+
+/// Notifies waiters only while the test lets it.
+class sometimes_silent_engine : public counting_engine {
+  public:
+    using counting_engine::counting_engine;
+
+    [[nodiscard]] outcome perform(const request& req, const call_limits& limits) override {
+        request forwarded = req;
+        auto* const acquisition = std::get_if<acquire_request>(&forwarded);
+        if (acquisition != nullptr && !notifies) acquisition->linger_until = {};
+        return counting_engine::perform(forwarded, limits);
+    }
+
+    std::atomic<bool> notifies{false};
+};
+
+TEST(lock, a_client_that_the_engine_notifies_again_no_longer_leaves_the_key_to_others) {
+    const memory::backend others;
+    const auto store =
+        std::make_shared<sometimes_silent_engine>(detail::access::core(others).store());
+    const any_backend locks(store);
+    const auto wait_for_another = [&] {
+        auto held = others.acquire("k");
+        const auto before = store->calls();
+        auto waiter = std::async(std::launch::async, [&] {
+            return acquire_with_retries(locks, "k", {.timeout = 1min});
+        });
+        // One attempt that only asks, and one that lingers.
+        EXPECT_TRUE(eventually([&] { return store->calls() >= before + 2; }));
+        EXPECT_TRUE(held->release().ok);
+        auto lease = waiter.get();
+        // For so long it would leave the key to others.
+        std::this_thread::sleep_for(300ms);
+        EXPECT_TRUE(lease.release().ok);
+    };
+    const auto time_of_next = [&] {
+        const auto begin = steady_clock::now();
+        lock(locks, "k", [] {});
+        return steady_clock::now() - begin;
+    };
+    wait_for_another();
+    EXPECT_GT(time_of_next(), 100ms);
+    store->notifies = true;
+    // Other programs may keep this one from the processor.
+    EXPECT_TRUE(eventually([&] {
+        wait_for_another();
+        return time_of_next() < 150ms;
+    }));
+}
+
 /// An engine that sends notifications. Its first waiter lingers until the test ends.
 TEST(lock, a_caller_behind_one_that_waits_to_be_told_asks_before_its_time_is_over) {
     const memory::backend inner;

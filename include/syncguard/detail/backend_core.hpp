@@ -66,12 +66,18 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
                            std::stop_token stop) const;
     extend_result extend(std::string_view id, std::string_view key, const extend_options& options,
                          std::stop_token stop) const;
+    // A lease changes its state between the check and the request, so it makes the check itself: a
+    // second check could refuse what has begun.
+    release_result release(std::string_view id, std::string_view key, call_limits limits) const;
+    extend_result extend(std::string_view id, std::string_view key, milliseconds ttl,
+                         call_limits limits) const;
     /// Throws `lock_error` (internal) in a child process that ran no fork handlers.
     void check_process() const;
-    /// Throws what `extend` throws before it asks the store.
-    void check_extend(const extend_options& options, const std::stop_token& stop) const;
-    /// Likewise for `release`.
-    void check_release(const call_options& options, const std::stop_token& stop) const;
+    /// The limits of a release that begins now. Throws `lock_error` for options and stop requests
+    /// with which the engine is not asked at all.
+    [[nodiscard]] call_limits check(const call_options& options, std::stop_token stop) const;
+    /// Likewise of an extension.
+    [[nodiscard]] call_limits check(const extend_options& options, std::stop_token stop) const;
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options,
                                  std::stop_token stop) const;
     [[nodiscard]] std::optional<lock_record> lookup_key(std::string_view key,
@@ -85,8 +91,12 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
                        receiver<lease_pointer> done) const noexcept;
     void start_release(std::string_view id, std::string_view key, const call_options& options,
                        std::stop_token stop, receiver<release_result> done) const noexcept;
+    void start_release(std::string_view id, std::string_view key, call_limits limits,
+                       receiver<release_result> done) const noexcept;
     void start_extend(std::string_view id, std::string_view key, const extend_options& options,
                       std::stop_token stop, receiver<extend_result> done) const noexcept;
+    void start_extend(std::string_view id, std::string_view key, milliseconds ttl,
+                      call_limits limits, receiver<extend_result> done) const noexcept;
     void start_is_locked(std::string_view key, const call_options& options, std::stop_token stop,
                          receiver<bool> done) const noexcept;
     void start_lookup_key(std::string_view key, const call_options& options, std::stop_token stop,
