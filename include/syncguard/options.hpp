@@ -70,6 +70,7 @@ struct release_error_context {
 /// - If the destructor does not wait, because the lease came from an asynchronous call or an
 ///   asynchronous release was under way: on a thread of the library that runs only handlers, after
 ///   the destructor has returned.
+/// - If an engine's grant was refused (a fence out of range): on such a thread, too.
 ///
 /// It never runs inside an unrelated call. What it throws is swallowed.
 using release_error_handler =

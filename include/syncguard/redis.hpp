@@ -44,6 +44,9 @@ struct options {
 
     /// What all stored keys begin with. It must not contain "fence:" nor end in "fence": locks and
     /// fence counters would get into each other's way. All programs that share locks use the same.
+    /// No prefix on a database may be another one with a colon and more behind it (`a` and `a:b`):
+    /// such clients may share a lock, but not its fence counter, which is not always detected. With
+    /// more than 227 bytes, keys of exactly 22 base64url characters are refused.
     std::string prefix = "syncguard";
 
     /// How long a connection may take from the name lookup to the end of the greeting.

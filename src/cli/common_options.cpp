@@ -6,7 +6,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <cstdlib>
+#include <string_view>
 
 namespace syncguard::cli {
 
@@ -26,6 +28,23 @@ auto reader(milliseconds (*parse)(std::string_view), Read store) {
     };
 }
 
+/// Reads a percentage, such as `8%` or `2.5%`, as a fraction.
+double read_clock_drift(const std::string& text) {
+    constexpr double least = 1;
+    constexpr double most = 50;
+    double percentage = 0;
+    const auto* const text_end = text.data() + text.size();
+    const auto [end, error] =
+        std::from_chars(text.data(), text_end, percentage, std::chars_format::fixed);
+    const bool is_percentage =
+        error == std::errc{} && std::string_view(end, text_end) == std::string_view("%");
+    if (!is_percentage || !(percentage >= least && percentage <= most)) {
+        throw CLI::ValidationError("'" + text +
+                                   "' is no clock drift: write a percentage from 1% to 50%");
+    }
+    return percentage / 100;
+}
+
 }  // namespace
 
 any_backend common_options::open() const {
@@ -35,7 +54,7 @@ any_backend common_options::open() const {
             error_code::invalid_argument,
             std::string(backend_variable) + " is set but empty; unset it or give a URL");
     }
-    auto opened = connect(backend.value_or("sqlite:"));
+    auto opened = connect(backend.value_or("sqlite:"), {.clock_drift = clock_drift});
     if (opened.capabilities().backend == "memory") {
         throw lock_error(
             error_code::invalid_argument,
@@ -53,6 +72,13 @@ void add_common_options(CLI::App& subcommand, common_options& options) {
                     "sqlite:)")
         ->envname(backend_variable)
         ->type_name("URL");
+    subcommand
+        .add_option_function<std::string>(
+            "--clock-drift",
+            [&options](const std::string& text) { options.clock_drift = read_clock_drift(text); },
+            "How much faster the backend's clock may run than this host's: a lock counts as over "
+            "this part of its TTL earlier (default: 1%)")
+        ->type_name("PERCENT");
     subcommand.add_flag("--json", options.json, "Answer with one JSON object");
 }
 

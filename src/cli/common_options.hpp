@@ -18,6 +18,8 @@ namespace syncguard::cli {
 /// Where the locks are, and how to answer.
 struct common_options {
     std::optional<std::string> backend;  ///< None: the default store.
+    /// `backend_options::clock_drift`.
+    double clock_drift = backend_options{}.clock_drift;
     bool json = false;
 
     [[nodiscard]] format output() const noexcept { return json ? format::json : format::human; }

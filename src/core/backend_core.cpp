@@ -2,8 +2,10 @@
 #include "fence_limits.hpp"
 #include "fork_generation.hpp"
 #include "fork_guard.hpp"
+#include "lease_keeper.hpp"
 #include "longest_wait.hpp"
 #include "pending_release.hpp"
+#include "release_errors.hpp"
 #include "ttl_limits.hpp"
 #include "waiting_line.hpp"
 
@@ -206,7 +208,24 @@ void backend_core::release_in_background(const lock_id& id, std::string_view key
         std::chrono::steady_clock::now() + bounded_wait(options_.operation_timeout);
     store_->start(release_request{id, stable_key}, {.deadline = deadline, .stop = {}},
                   [pending = std::make_shared<pending_release>(), self = shared_from_this(),
-                   owned_key = std::move(owned_key)](std::exception_ptr, outcome) {});
+                   owned_key = std::move(owned_key), id](std::exception_ptr failure, outcome) {
+                      if (failure) self->report_later(std::move(failure), id, owned_key);
+                  });
+}
+
+/// Calls the handler on a thread of its own: the calling thread may be inside any caller's call.
+void backend_core::report_later(std::exception_ptr failure, const lock_id& id,
+                                std::shared_ptr<const std::string> key) const noexcept {
+    try {
+        lease_keeper::of_this_process().handlers().post([handler = options_.on_release_error,
+                                                         failure = std::move(failure), id,
+                                                         key = std::move(key)] {
+            report_release_error(
+                handler, failure,
+                {.key = *key, .lock_id = id.str(), .source = release_source::disposal});
+        });
+    } catch (...) {  // no memory to report with
+    }
 }
 
 /// Engines of this library cannot fail here; those of others can.

@@ -48,6 +48,13 @@ milliseconds clock_estimate::confirmed() const {
     return proofs_ >= 2 ? value()->proven() : milliseconds{0};
 }
 
+milliseconds pause_before_question(const clock_skew& known, unix_time now) {
+    constexpr milliseconds second = std::chrono::seconds{1};
+    const auto middle = known.at_least + (known.at_most - known.at_least) / 2;
+    const auto since_second = (now + middle).time_since_epoch() % second;
+    return (second - since_second) % second;
+}
+
 milliseconds clock_skew::proven() const noexcept {
     if (at_least > milliseconds{0}) return at_least;
     return at_most < milliseconds{0} ? -at_most : milliseconds{0};

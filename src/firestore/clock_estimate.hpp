@@ -41,4 +41,9 @@ class clock_estimate {
     unsigned proofs_ = 0;
 };
 
+/// How long to wait before the next question, so that its answer halves the bounds: until a second
+/// of the server's clock begins, if the difference is in the middle between them. Less than a
+/// second.
+[[nodiscard]] milliseconds pause_before_question(const clock_skew& known, unix_time now);
+
 }  // namespace syncguard::firestore

@@ -15,6 +15,9 @@ namespace {
 /// Two answers are enough if they agree; if they do not, a third one may be needed.
 constexpr int most_questions = 3;
 
+/// Each halves the doubt, which is a second and the time of a round trip at first.
+constexpr int most_comparisons = 4;
+
 /// What a commit of an acquisition depends on, to see whether it has changed.
 std::string versions_of(const stored_pair& read) {
     return (read.lock ? read.lock->version : "none") + " " +
@@ -82,6 +85,7 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
                                                    net::interruption& limits, attempts& so_far) {
     const auto names = names_.of(what.key);
     while (true) {
+        const auto began = lease_clock::now();
         const unix_time now = clock_();
         const auto found = co_await recall_or_read(names, what.key, so_far, limits);
         if (found.lock && found.lock->record.id == what.id) {
@@ -93,6 +97,9 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         }
         const auto granted = grant_on(found, what, now);
         if (!granted) co_return outcome::locked(time_until_free(*blocking_lock(found, now), now));
+        // The wait has used up time of the lock.
+        const bool waited = co_await compare_clocks(limits);
+        if (waited) continue;
         std::string versions = versions_of(found);
         so_far.judge(versions);
         co_await refuse_with_wrong_clock(limits);
@@ -104,7 +111,9 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
             known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
             known.counter = stored_counter{counter_of(granted->fence), written.at(1)};
             held_.remember(what.id, std::move(known));
-            co_return outcome::granted(granted->expires_at, granted->fence);
+            auto answer = outcome::granted(granted->expires_at, granted->fence);
+            answer.attempt_began = began;
+            co_return answer;
         }
         co_await limits.pause(so_far.pause(random()));
     }
@@ -398,6 +407,31 @@ void lock_store::mind_the_clock() {
 bool lock_store::suspects_clock() const {
     const auto skew = server_.clocks().value();
     return skew && skew->proven() >= skew_to_refuse;
+}
+
+/// Whether a difference that leads to a refusal is neither proven nor excluded.
+bool lock_store::may_have_wrong_clock() const {
+    const auto skew = server_.clocks().value();
+    return skew && !suspects_clock() &&
+           (skew->at_least <= -skew_to_refuse || skew->at_most >= skew_to_refuse);
+}
+
+/// Before the first lock is granted: one answer leaves a second of doubt, so this asks for the time
+/// at the moments that tell most, until it is known whether the clock is wrong. True if it has
+/// waited for such a moment. A client that is too far from the server to know gives up.
+lock_store::awaitable<bool> lock_store::compare_clocks(net::interruption& limits) {
+    if (on_clock_skew_ != firestore::on_clock_skew::refuse || has_compared_clocks_) co_return false;
+    bool waited = false;
+    for (int i = 0; i < most_comparisons && may_have_wrong_clock(); ++i) {
+        waited = true;
+        co_await limits.pause(pause_before_question(*server_.clocks().value(), clock_()));
+        // The answer to another operation may have told by now.
+        if (!may_have_wrong_clock()) break;
+        const bool is_told = co_await server_.ask_for_time(limits);
+        if (!is_told) break;
+    }
+    has_compared_clocks_ = server_.clocks().value().has_value();
+    co_return waited;
 }
 
 /// Before it refuses, it asks the server for the time again, until two answers in a row show that

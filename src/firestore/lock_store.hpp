@@ -103,6 +103,8 @@ class lock_store {
     void warn_of_duplicates(const std::vector<stored_lock>& found, const lock_id& id) const;
     void mind_the_clock();
     [[nodiscard]] bool suspects_clock() const;
+    [[nodiscard]] bool may_have_wrong_clock() const;
+    [[nodiscard]] awaitable<bool> compare_clocks(net::interruption& limits);
     [[nodiscard]] awaitable<bool> refuses_clock(net::interruption& limits);
     [[nodiscard]] awaitable<void> refuse_with_wrong_clock(net::interruption& limits);
     [[nodiscard]] double random();
@@ -122,6 +124,7 @@ class lock_store {
     /// The time at which the last removal of an ended lock began, by the name of the lock.
     bounded_memory<std::string, std::chrono::steady_clock::time_point> cleanups_;
     std::minstd_rand random_;
+    bool has_compared_clocks_ = false;
     bool has_warned_of_clock_ = false;
     bool has_warned_of_no_time_ = false;
 };

@@ -73,6 +73,18 @@ bool locate(table_name& table, const row_list& answer, std::size_t number,
     return count == 1;
 }
 
+/// The counters that belong to the table of locks: by the note in its comment, else the table of
+/// the default name beside it.
+std::string counters_of(const table_name& locks, std::string_view comment) {
+    const std::string_view beginning = note_of_counters;
+    const auto found = comment.find(beginning);
+    if (found == std::string_view::npos) {
+        return table_name{.schema = locks.schema, .name = table_names{}.fence_counters}.plain();
+    }
+    const auto name = comment.substr(found + beginning.size());
+    return std::string(name.substr(0, name.find('\n')));
+}
+
 }  // namespace
 
 step ask_for_clock() {
@@ -117,18 +129,19 @@ bool has_unsuitable_settings(const row_list& answer, const std::string& where) {
 located_tables tables_in(const row_list& answer, const table_pair& asked_for,
                          const std::string& where) {
     located_tables located{.tables = asked_for};
+    const auto& [locks, counters] = located.tables;
     const bool has_locks = locate(located.tables.locks, answer, 2, where);
     const bool has_counters = locate(located.tables.fence_counters, answer, 4, where);
     located.exist = has_locks && has_counters;
-    const std::string note = field(answer, 6, where).value_or("");
-    const std::string_view beginning = note_of_counters;
-    if (note.starts_with(beginning) &&
-        note.substr(beginning.size()) != located.tables.fence_counters.plain()) {
-        refuse("the locks in '" + located.tables.locks.plain() + "' on " + where +
-               " belong to the fence counters in '" + note.substr(beginning.size()) +
-               "', by the comment of the table, not to those in '" +
-               located.tables.fence_counters.plain() +
-               "'; use the same table of counters as the other clients");
+    if (!has_locks) return located;
+    const std::string belonging = counters_of(locks, field(answer, 6, where).value_or(""));
+    if (belonging != counters.plain()) {
+        refuse("the locks in '" + locks.plain() + "' on " + where +
+               " belong to the fence counters in '" + belonging + "', not to those in '" +
+               counters.plain() +
+               "'; use the same table of counters as the other clients. If all of them use that "
+               "one, note it: COMMENT ON TABLE " +
+               locks.quoted() + " IS '" + note_of_counters + counters.plain() + "'");
     }
     return located;
 }

@@ -51,7 +51,7 @@ void lock_operation::watch_for_stop(const std::stop_token& stop) {
 
 bool lock_operation::answer(const row& reply) noexcept {
     if (!in_doubt_ && has_to_wait(what_, reply)) {
-        first_sent_at_.reset();
+        forget_copy();
         return false;
     }
     try {
@@ -75,6 +75,12 @@ void lock_operation::about_to_be_sent(unix_time server_deadline) noexcept {
     server_deadline_ = std::max(server_deadline_, server_deadline);
 }
 
+/// The latest copy did nothing. An earlier one may: a pooler can call it refused while the server
+/// still commits it.
+void lock_operation::forget_copy() noexcept {
+    if (first_sent_at_ == sent_at_) first_sent_at_.reset();
+}
+
 bool lock_operation::lingers(time_point now) const noexcept {
     const auto* const acquisition = std::get_if<acquire_request>(&what_);
     return acquisition != nullptr && acquisition->linger_until > now && !in_doubt_;
@@ -83,7 +89,7 @@ bool lock_operation::lingers(time_point now) const noexcept {
 std::optional<operation::patience> lock_operation::wait_after(const row& reply) {
     const auto now = std::chrono::steady_clock::now();
     if (!lingers(now) || !is_locked(reply) || !answer(reply) || inquiry_.failure) return {};
-    first_sent_at_.reset();
+    forget_copy();
     const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));
     return patience{.key = call_.turn,

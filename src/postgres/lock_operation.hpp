@@ -49,6 +49,7 @@ class lock_operation : public operation {
 
     [[nodiscard]] outcome decoded(const row& reply) const;
     [[nodiscard]] lock_error answer_was_lost(const char* what_is_known) const;
+    void forget_copy() noexcept;
     void release_extended() const noexcept;
     void undo() noexcept;
 
@@ -60,7 +61,7 @@ class lock_operation : public operation {
     const std::string where_;
     net::inquiry inquiry_;
     lease_clock::time_point sent_at_{};
-    /// The first time after the last answer.
+    /// Of the first copy that may have been granted the lock.
     std::optional<lease_clock::time_point> first_sent_at_;
     /// The server does not perform it later, by its own clock.
     unix_time server_deadline_{};

@@ -172,9 +172,12 @@ bool database::are_open(const file_ids& files) {
     return main && wal && shm;
 }
 
+std::string database::real_path() const {
+    return sqlite3_db_filename(handle_.get(), "main");
+}
+
 bool database::remember_files() {
-    // SQLite has resolved symbolic links: the side files are beside the file that they lead to.
-    const std::string resolved = sqlite3_db_filename(handle_.get(), "main");
+    const std::string resolved = real_path();
     wal_path_ = resolved + "-wal";
     shm_path_ = resolved + "-shm";
     const file_ids found = current_files();

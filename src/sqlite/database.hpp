@@ -90,6 +90,9 @@ class database {
     [[nodiscard]] std::int64_t schema_version();
 
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+    /// The file that SQLite has open. It has resolved symbolic links: the side files are beside
+    /// this one.
+    [[nodiscard]] std::string real_path() const;
 
     /// Remembers the device and inode of the file, by the given path, and of `-wal` and `-shm`
     /// beside it. Call it when all three are open. False if those that the paths lead to are not

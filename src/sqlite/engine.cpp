@@ -114,8 +114,11 @@ class alone_in : public transaction {
 
 }  // namespace
 
-sqlite_engine::session::session(const std::filesystem::path& path, host_clock host)
+sqlite_engine::session::session(const std::filesystem::path& path, host_clock host,
+                                bool allow_remote_filesystem)
     : clock(std::move(host)), file(path) {
+    // Something may have been mounted, or a link changed, since the path was checked.
+    check_mount(file.real_path(), allow_remote_filesystem);
     ensure_schema(file, clock);
     // Only a read of a table opens the side files.
     (void)file.query("SELECT count(*) FROM sqlite_schema");
@@ -325,7 +328,8 @@ sqlite_engine::session& sqlite_engine::open_session() {
     if (!session_) {
         if (owns_folder_) create_private_folder(path_.parent_path());
         check_mount(path_, allow_remote_filesystem_);
-        session_ = std::make_unique<session>(path_, clock_ ? host_clock(clock_) : host_clock());
+        session_ = std::make_unique<session>(path_, clock_ ? host_clock(clock_) : host_clock(),
+                                             allow_remote_filesystem_);
     }
     return *session_;
 }

@@ -41,7 +41,7 @@ class sqlite_engine : public engine, private fork_participant {
 
     /// An open file, ready for use.
     struct session {
-        session(const std::filesystem::path& path, host_clock clock);
+        session(const std::filesystem::path& path, host_clock clock, bool allow_remote_filesystem);
 
         /// Read anew with each session: a forked child may be in another time namespace.
         host_clock clock;

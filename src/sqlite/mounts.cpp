@@ -34,6 +34,21 @@ bool is_under(std::string_view path, std::string_view mount_point) {
            (path.size() == mount_point.size() || path[mount_point.size()] == '/');
 }
 
+/// The file that a path leads to, which need not exist. A link to a missing file is followed too:
+/// SQLite creates the file where the link points. Looking up the path mounts what an automount
+/// stands for.
+std::filesystem::path without_links(std::filesystem::path file) {
+    constexpr int most_links = 40;
+    std::error_code failed;
+    for (int i = 0; i < most_links && std::filesystem::is_symlink(file, failed); ++i) {
+        const auto target = std::filesystem::read_symlink(file, failed);
+        if (failed) break;
+        file = file.parent_path() / target;
+    }
+    auto resolved = std::filesystem::weakly_canonical(file, failed);
+    return failed ? file : resolved;
+}
+
 }  // namespace
 
 mount find_mount(std::string_view mountinfo, std::string_view path) {
@@ -62,14 +77,17 @@ mount find_mount(std::string_view mountinfo, std::string_view path) {
 bool is_remote_filesystem(std::string_view type) noexcept {
     if (type == "fuse.fuse-overlayfs") return false;
     if (type.starts_with("nfs") || type.starts_with("fuse.")) return true;
-    constexpr std::array<std::string_view, 17> remote{
-        "9p",     "afs",   "beegfs",   "ceph",  "cifs", "coda",  "fuse",   "gfs2",    "gpfs",
-        "lustre", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "vboxsf", "virtiofs"};
+    // "autofs" stands for what is not mounted yet, and nothing for what is not known.
+    constexpr std::array<std::string_view, 23> remote{
+        "",       "9p",        "afs",  "autofs", "beegfs", "ceph",     "cifs",  "coda",
+        "drvfs",  "fakeowner", "fuse", "gfs2",   "gpfs",   "lustre",   "ocfs2", "orangefs",
+        "prl_fs", "pvfs2",     "smb3", "smbfs",  "vboxsf", "virtiofs", "vmhgfs"};
     return std::find(remote.begin(), remote.end(), type) != remote.end();
 }
 
 void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem) {
     const std::string name = "the lock file '" + file.string() + "'";
+    const auto real_file = without_links(file);
     std::ifstream mounts("/proc/self/mountinfo");
     const std::string mountinfo{std::istreambuf_iterator<char>(mounts), {}};
     if (mountinfo.empty()) {
@@ -77,9 +95,7 @@ void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem
                          "cannot tell which file system " + name +
                              " is on: /proc/self/mountinfo cannot be read. Mount /proc");
     }
-    std::error_code error;
-    const auto real_file = std::filesystem::weakly_canonical(file, error);
-    const mount file_mount = find_mount(mountinfo, error ? file.native() : real_file.native());
+    const mount file_mount = find_mount(mountinfo, real_file.native());
     if (file_mount.mount_point == real_file.native()) {
         throw lock_error(error_code::invalid_argument,
                          name +
@@ -88,12 +104,14 @@ void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem
                              "folder instead");
     }
     if (!allow_remote_filesystem && is_remote_filesystem(file_mount.type)) {
-        throw lock_error(error_code::invalid_argument,
-                         name + " is on a file system that other hosts may use (" +
-                             file_mount.type +
-                             "), where locks exclude only processes of the same host. Use a file "
-                             "on a local disk, or redis or postgres for locks among hosts. If only "
-                             "one host uses the file, allow it with allow_remote_filesystem=true");
+        throw lock_error(
+            error_code::invalid_argument,
+            name + " is on a file system that other hosts may use (" +
+                (file_mount.type.empty() ? "it is not in /proc/self/mountinfo, as in a chroot"
+                                         : file_mount.type) +
+                "), where locks exclude only processes of the same host. Use a file "
+                "on a local disk, or redis or postgres for locks among hosts. If only "
+                "one host uses the file, allow it with allow_remote_filesystem=true");
     }
 }
 

@@ -116,6 +116,11 @@ TEST_F(command_line, wrong_usage_has_its_own_exit_code_and_a_message) {
         {"lookup", "--key", "k", "--id", "AAAAAAAAAAAAAAAAAAAAAA"},
         {"lookup", "--id", "x"},
         {"status", "k", "--backend", "carrier-pigeon:"},
+        {"acquire", "k", "--clock-drift", "0.08"},
+        {"acquire", "k", "--clock-drift", "0.5%"},
+        {"acquire", "k", "--clock-drift", "51%"},
+        {"acquire", "k", "--clock-drift", "nan%"},
+        {"acquire", "k", "--clock-drift", "8%%"},
         {"status", "k", "--backend", "no scheme"},
     };
     for (const auto& arguments : wrong) {

@@ -104,6 +104,20 @@ TEST_F(lock_loss, ends_the_command_when_renewals_fail_for_too_long) {
     EXPECT_TRUE(std::filesystem::exists(file("terminated")));
 }
 
+TEST_F(lock_loss, comes_earlier_by_the_clock_drift_that_is_allowed_for) {
+    const auto run = start_script({"--ttl", "8s", "--clock-drift", "50%", "k"},
+                                  "trap 'exit 0' TERM\n"
+                                  "echo > has\n"
+                                  "while [ -e has ]; do sleep 0.05; done");
+    (void)await_file("has");
+    const auto broken = clock::now();
+    break_store();
+    EXPECT_EQ(79, run->wait().exit_code);
+    // SIGTERM after two seconds at most, then an attempt to release the lock for a second. With the
+    // default drift SIGTERM would come after almost six.
+    EXPECT_LT(clock::now() - broken, milliseconds{4500});
+}
+
 TEST_F(lock_loss, kills_a_stubborn_command_before_the_ttl_ends_when_renewals_fail) {
     const auto run = start_script(
         {"--ttl", "3s", "k"}, "trap '' TERM; echo $$ > pid; while [ -e pid ]; do sleep 0.05; done");

@@ -18,6 +18,7 @@ struct fault_plan {
     bool struck = false;
     int result_code = SQLITE_OK;
     std::function<void()> action;
+    std::function<void()> action_before_open;
 };
 
 fault_plan plan;
@@ -137,6 +138,17 @@ int shim_delete(sqlite3_vfs*, const char* name, int sync) {
     return real->xDelete(real, name, sync);
 }
 
+int shim_full_path(sqlite3_vfs*, const char* name, int size, char* resolved) {
+    std::function<void()> action;
+    {
+        const std::lock_guard guard(plan.mutex);
+        action = std::exchange(plan.action_before_open, nullptr);
+        if (action) plan.struck = true;
+    }
+    if (action) action();
+    return real->xFullPathname(real, name, size, resolved);
+}
+
 sqlite3_vfs shim;
 
 }  // namespace
@@ -149,6 +161,7 @@ faulty_vfs::faulty_vfs() {
     shim.szOsFile = static_cast<int>(sizeof(shim_file)) + real->szOsFile;
     shim.xOpen = shim_open;
     shim.xDelete = shim_delete;
+    shim.xFullPathname = shim_full_path;
     sqlite3_vfs_register(&shim, 1);
 }
 
@@ -180,6 +193,12 @@ void faulty_vfs::act_before(int nth, std::function<void()> action) {
     plan.action = std::move(action);
 }
 
+void faulty_vfs::act_before_open(std::function<void()> action) {
+    behave();
+    const std::lock_guard guard(plan.mutex);
+    plan.action_before_open = std::move(action);
+}
+
 void faulty_vfs::behave() {
     const std::lock_guard guard(plan.mutex);
     plan.armed = false;
@@ -187,6 +206,7 @@ void faulty_vfs::behave() {
     plan.struck = false;
     plan.result_code = SQLITE_OK;
     plan.action = nullptr;
+    plan.action_before_open = nullptr;
 }
 
 bool faulty_vfs::struck() {

@@ -19,6 +19,8 @@ class faulty_vfs {
     static void fail_once(int nth, int result_code);
     /// Before the `nth` writing call, `action` is called; for killing the process there.
     static void act_before(int nth, std::function<void()> action);
+    /// `action` is called before SQLite next resolves the path of a file that it opens.
+    static void act_before_open(std::function<void()> action);
     static void behave();
 
     /// Whether the fault has struck since it was set.

@@ -205,11 +205,14 @@ TEST_P(firestore_http, a_switch_of_protocols_leaves_the_outcome_unknown) {
     EXPECT_EQ(proxy_->server().connections(), 2U);
 }
 
-TEST_P(firestore_http, an_answer_to_fewer_writes_than_were_sent_grants_nothing) {
-    proxy_->fail_next("commit",
-                      {.status = 200, .body = R"({"writeResults":[{"updateTime":"t"}]})"});
-    expect_error(error_code::internal, [&] { (void)acquire(open(), "k"); });
-    EXPECT_FALSE(is_stored("k"));
+TEST_P(firestore_http, an_answer_to_fewer_or_more_writes_than_were_sent_grants_nothing) {
+    const std::string result = R"({"updateTime":"t"})";
+    for (const std::string& results : {result, result + "," + result + "," + result}) {
+        proxy_->fail_next("commit",
+                          {.status = 200, .body = R"({"writeResults":[)" + results + "]}"});
+        expect_error(error_code::internal, [&] { (void)acquire(open(), "k"); });
+        EXPECT_FALSE(is_stored("k"));
+    }
 }
 
 TEST_P(firestore_http, a_commit_that_is_delivered_after_its_undoing_takes_no_effect) {

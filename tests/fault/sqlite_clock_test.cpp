@@ -1,4 +1,5 @@
 /// Embedded stores and the clocks of their host: steps of the wall clock, reboots, time namespaces.
+#include "faulty_vfs.hpp"
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -159,30 +160,93 @@ TEST_F(boot_clock, without_a_proc_file_system_nothing_is_granted) {
     EXPECT_EQ(code, 0);
 }
 
-/// A line of mountinfo for the root of the file system tree.
-std::string root_mount(const std::string& type) {
-    return "27 1 254:0 / / rw,relatime - " + type + " source rw\n";
+/// What /proc/self/mountinfo says of the file systems around a lock file.
+class mounted_lock_file : public boot_clock {
+  protected:
+    /// A line of mountinfo.
+    static std::string line(const std::filesystem::path& mount_point, const std::string& type) {
+        return "27 1 254:0 / " + mount_point.string() + " rw,relatime - " + type + " source rw\n";
+    }
+
+    /// Runs `body` in a child that reads `mountinfo` there.
+    [[nodiscard]] int run_with_mounts(const std::string& mountinfo,
+                                      const std::function<int()>& body) const {
+        const auto shown = folder_ / "mounts";
+        std::ofstream(shown) << mountinfo;
+        const auto prepare = [&] {
+            const auto own = "/proc/" + std::to_string(::getpid()) + "/mountinfo";
+            return enter_mount_namespace() &&
+                   ::mount(shown.c_str(), own.c_str(), nullptr, MS_BIND, nullptr) == 0;
+        };
+        return run_privileged(prepare, body);
+    }
+
+    /// 0 if the file at `path` is refused with a message that says `expected`, and nothing is
+    /// created.
+    [[nodiscard]] static int expect_refusal(const std::filesystem::path& path,
+                                            const std::string& expected) {
+        const auto url = "sqlite:" + path.string();
+        const auto failure =
+            expect_error(error_code::invalid_argument, [&] { (void)connect(url).acquire("k"); });
+        if (!failure) return 1;
+        const std::string message = failure->what();
+        if (message.find(expected) == std::string::npos) return 2;
+        if (message.find("allow_remote_filesystem") == std::string::npos) return 3;
+        if (std::filesystem::exists(path)) return 4;
+        return connect(url + "?allow_remote_filesystem=true").acquire("k") ? 0 : 5;
+    }
+};
+
+TEST_F(mounted_lock_file, on_a_remote_file_system_is_refused_unless_it_is_allowed) {
+    const int code =
+        run_with_mounts(line("/", "nfs4"), [&] { return expect_refusal(path_, "nfs4"); });
+    if (code == not_permitted) GTEST_SKIP() << "bind mounts need root";
+    EXPECT_EQ(code, 0);
 }
 
-TEST_F(boot_clock, a_remote_file_system_is_refused_unless_it_is_allowed) {
-    std::ofstream(folder_ / "mounts") << root_mount("nfs4");
-    const auto url = "sqlite:" + path_.string();
-    const int code = run_privileged(
-        [&] {
-            const auto own = "/proc/" + std::to_string(::getpid()) + "/mountinfo";
-            return enter_mount_namespace() && ::mount((folder_ / "mounts").c_str(), own.c_str(),
-                                                      nullptr, MS_BIND, nullptr) == 0;
-        },
-        [&] {
-            const auto failure = expect_error(error_code::invalid_argument,
-                                              [&] { (void)connect(url).acquire("k"); });
-            if (!failure) return 1;
-            const std::string message = failure->what();
-            if (message.find("nfs4") == std::string::npos) return 2;
-            if (message.find("allow_remote_filesystem") == std::string::npos) return 3;
-            if (std::filesystem::exists(path_)) return 4;
-            return connect(url + "?allow_remote_filesystem=true").acquire("k") ? 0 : 5;
+TEST_F(mounted_lock_file, is_not_yet_on_the_file_system_that_an_automount_will_mount) {
+    const int code = run_with_mounts(line("/", "ext4") + line(folder_.path(), "autofs"),
+                                     [&] { return expect_refusal(path_, "autofs"); });
+    if (code == not_permitted) GTEST_SKIP() << "bind mounts need root";
+    EXPECT_EQ(code, 0);
+}
+
+TEST_F(mounted_lock_file, whose_file_system_is_not_listed_is_refused) {
+    const int code = run_with_mounts(line("/elsewhere", "ext4"),
+                                     [&] { return expect_refusal(path_, "chroot"); });
+    if (code == not_permitted) GTEST_SKIP() << "bind mounts need root";
+    EXPECT_EQ(code, 0);
+}
+
+TEST_F(mounted_lock_file, behind_links_to_a_missing_file_is_judged_by_where_it_would_be_created) {
+    std::filesystem::create_directory(folder_ / "remote");
+    std::filesystem::create_symlink("remote/locks.db", folder_ / "second.db");
+    std::filesystem::create_symlink(folder_ / "second.db", folder_ / "first.db");
+    const int code = run_with_mounts(line("/", "ext4") + line(folder_ / "remote", "cifs"),
+                                     [&] { return expect_refusal(folder_ / "first.db", "cifs"); });
+    if (code == not_permitted) GTEST_SKIP() << "bind mounts need root";
+    EXPECT_EQ(code, 0);
+}
+
+TEST_F(mounted_lock_file,
+       that_a_link_moves_to_a_remote_file_system_before_it_is_opened_is_refused) {
+    std::filesystem::create_directory(folder_ / "local");
+    std::filesystem::create_directory(folder_ / "remote");
+    const auto link = folder_ / "current";
+    std::filesystem::create_directory_symlink(folder_ / "local", link);
+    const int code = run_with_mounts(line("/", "ext4") + line(folder_ / "remote", "nfs4"), [&] {
+        const faulty_vfs faults;
+        faulty_vfs::act_before_open([&] {
+            std::filesystem::create_directory_symlink(folder_ / "remote", folder_ / "next");
+            std::filesystem::rename(folder_ / "next", link);
         });
+        const auto locks = connect("sqlite:" + (link / "locks.db").string());
+        const auto failure =
+            expect_error(error_code::invalid_argument, [&] { (void)locks.acquire("k"); });
+        if (!faulty_vfs::struck()) return 1;
+        if (!failure) return 2;
+        return std::string(failure->what()).find("nfs4") == std::string::npos ? 3 : 0;
+    });
     if (code == not_permitted) GTEST_SKIP() << "bind mounts need root";
     EXPECT_EQ(code, 0);
 }

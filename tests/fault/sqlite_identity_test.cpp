@@ -256,6 +256,54 @@ TEST_F(file_identity_test, side_files_removed_while_the_file_is_opened_give_no_s
         });
 }
 
+using file_lease = lease<sqlite::capabilities>;
+
+/// At every writing call of an operation on a lease, the side files are removed and another process
+/// acquires the lock. Expects that the operation then fails and leaves the other's lock alone.
+/// Returns how often the other process was granted it.
+int expect_loss_at_every_write(const fs::path& folder,
+                               const std::function<bool(file_lease&)>& succeeds) {
+    const faulty_vfs faults;
+    int grants_of_others = 0;
+    for (int nth = 1;; ++nth) {
+        SCOPED_TRACE(nth);
+        const fs::path path = folder / (std::to_string(nth) + ".db");
+        const process_on_call other(path);
+        const sqlite::backend locks({.path = path}, {.operation_timeout = 5s});
+        auto lease = locks.acquire("k", {.ttl = 1h});
+        if (!lease) {
+            ADD_FAILURE() << "not acquired";
+            return 0;
+        }
+        bool granted_to_other = false;
+        faulty_vfs::act_before(nth, [&] {
+            fs::remove(path.string() + "-wal");
+            fs::remove(path.string() + "-shm");
+            granted_to_other = other.acquires();
+        });
+        const bool succeeded = succeeds(*lease);
+        const bool struck = faulty_vfs::struck();
+        faulty_vfs::behave();
+        if (!struck) return grants_of_others;
+        EXPECT_FALSE(succeeded && granted_to_other);
+        if (!granted_to_other) continue;
+        ++grants_of_others;
+        EXPECT_TRUE(locks.is_locked("k"));
+    }
+}
+
+TEST_F(file_identity_test, an_extend_whose_side_files_are_removed_meanwhile_reports_the_loss) {
+    const int lost = expect_loss_at_every_write(
+        folder_.path(), [](file_lease& lease) { return lease.extend({.ttl = 1h}).ok; });
+    EXPECT_GT(lost, 0);
+}
+
+TEST_F(file_identity_test, a_release_whose_side_files_are_removed_meanwhile_reports_not_held) {
+    const int lost = expect_loss_at_every_write(
+        folder_.path(), [](file_lease& lease) { return lease.release().ok; });
+    EXPECT_GT(lost, 0);
+}
+
 TEST_F(file_identity_test, symbolic_links_to_the_file_and_its_folder_lead_to_the_same_locks) {
     auto lease = open(path_).acquire("k", {.ttl = 1h});
     ASSERT_TRUE(lease);

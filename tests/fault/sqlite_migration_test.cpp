@@ -86,12 +86,14 @@ TEST_F(schema_1_file, the_fence_of_an_expired_lock_is_respected_where_the_counte
 TEST_F(schema_1_file, live_locks_stay_locked_for_the_rest_of_their_time_and_a_second) {
     put_lock("k", 600ms, "000000000000001");
     put_counter("k", 1);
-    const auto locks = open();
     const auto began = std::chrono::steady_clock::now();
+    const auto locks = open();
     EXPECT_EQ(get_by_key(locks, "k")->fence, fence::from_counter(1));
     EXPECT_TRUE(eventually([&] { return locks.acquire("k").ok(); }));
     const auto waited = std::chrono::steady_clock::now() - began;
-    EXPECT_GT(waited, 1300ms);
+    // The second that is added, and that of the tolerance. Less than the rest may be left when the
+    // file is migrated.
+    EXPECT_GT(waited, 2s + 300ms);
     EXPECT_LT(waited, 10s);
 }
 

@@ -43,6 +43,29 @@ TEST(the_clocks, are_known_ever_more_closely) {
     EXPECT_GE(clocks.value()->proven(), 250ms);
 }
 
+TEST(the_clocks, are_known_twice_as_closely_after_an_answer_at_the_best_moment) {
+    for (const std::int64_t ahead : {-700, -50, 0, 50, 700}) {
+        for (std::int64_t first = 100'000; first < 101'000; first += 70) {
+            SCOPED_TRACE(std::to_string(ahead) + " ms, asked at " + std::to_string(first));
+            clock_estimate clocks;
+            const auto ask_at = [&](std::int64_t now) {
+                clocks.add(second((now + ahead) / 1000), at_ms(now), at_ms(now));
+                return clocks.value()->at_most - clocks.value()->at_least;
+            };
+            auto now = first;
+            for (auto width = ask_at(now); width > 16ms;) {
+                const auto pause = pause_before_question(*clocks.value(), at_ms(now));
+                EXPECT_GE(pause, 0ms);
+                EXPECT_LT(pause, 1s);
+                now += pause.count();
+                const auto next_width = ask_at(now);
+                EXPECT_LE(next_width, width / 2 + 3ms);
+                width = next_width;
+            }
+        }
+    }
+}
+
 TEST(the_clocks, are_judged_anew_when_one_was_set) {
     clock_estimate clocks;
     clocks.add(second(101), at_ms(100'200), at_ms(100'300));

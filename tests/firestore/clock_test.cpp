@@ -126,6 +126,30 @@ TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_unless_told_otherwise) {
     EXPECT_EQ(google_.commits(), 0U);
 }
 
+TEST_F(clock_check, refuses_the_first_lock_by_a_clock_that_one_answer_does_not_prove_wrong) {
+    // The tolerance covers two clients whose clocks are wrong by half of it in opposite directions.
+    for (const milliseconds difference : {700ms, -700ms, 1000ms, -1000ms, 1300ms, -1300ms}) {
+        SCOPED_TRACE(difference.count());
+        google_.show_date(ahead_by(difference));
+        const auto locks = open(firestore::on_clock_skew::refuse);
+        expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
+    }
+    EXPECT_EQ(google_.commits(), 0U);
+}
+
+TEST_F(clock_check, compares_clocks_that_agree_within_a_second_and_only_once) {
+    google_.show_date(ahead_by(0ms));
+    const auto locks = open(firestore::on_clock_skew::refuse);
+    const auto begin = std::chrono::steady_clock::now();
+    // The check must not use up the time of the lock.
+    auto lease = locks.acquire("k", {.ttl = 500ms});
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+    EXPECT_TRUE(lease && lease->release().ok);
+    const auto questions = google_.questions_for_the_time();
+    EXPECT_TRUE(locks.acquire("other")->release().ok);
+    EXPECT_EQ(google_.questions_for_the_time(), questions);
+}
+
 TEST_F(clock_check, warns_once_of_clocks_that_differ) {
     google_.show_date(ahead_by(-2500ms));
     const auto locks = open(firestore::on_clock_skew::warn);

@@ -65,6 +65,7 @@ class local_firestore {
         return seen_;
     }
     [[nodiscard]] std::size_t commits() const { return commits_; }
+    [[nodiscard]] std::size_t questions_for_the_time() const { return questions_; }
 
   private:
     http_reply answer(const http_received& request) {
@@ -72,7 +73,10 @@ class local_firestore {
         const std::lock_guard guard(mutex_);
         http_reply reply;
         if (date_) reply.headers.emplace_back("Date", date_());
-        if (request.target == "/") return reply;
+        if (request.target == "/") {
+            ++questions_;
+            return reply;
+        }
         const auto authorization = request.headers.find("authorization");
         const std::string token = authorization == request.headers.end()
                                       ? std::string()
@@ -99,6 +103,7 @@ class local_firestore {
     std::atomic<std::chrono::milliseconds> delay_{};
     std::vector<std::string> seen_;
     std::atomic<std::size_t> commits_{0};
+    std::atomic<std::size_t> questions_{0};
     http_server server_;
 };
 

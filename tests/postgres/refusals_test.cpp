@@ -405,6 +405,33 @@ TEST_F(postgres_refusals,
     EXPECT_LE(lease->remaining(), milliseconds(std::stoll(left)));
 }
 
+TEST_F(
+    postgres_refusals,
+    a_lease_granted_to_a_request_that_was_called_refused_while_it_committed_ends_before_its_lock) {
+    // By the host's clock, as leases do.
+    postgres_server running;
+    running.run(
+        "CREATE FUNCTION write_slowly() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_sleep(0.7); RETURN NEW; END $$; "
+        "CREATE TRIGGER slowly AFTER INSERT ON syncguard_locks FOR EACH ROW "
+        "WHEN (NEW.key = 'slow') EXECUTE FUNCTION write_slowly()");
+    transaction_pooler pooler(running.port());
+    fault_proxy proxy(pooler.port());
+    const auto backend = open({.connection = running.url_at(proxy.port())});
+    EXPECT_TRUE(backend.acquire("warm-up"));
+    proxy.delay(direction::to_client, 300ms);
+    // The second request, which is no more careful after this error, finds that the first one still
+    // has the key's advisory lock.
+    pooler.refuse_next_transaction_early("26000", "slow");
+    auto lease = backend.acquire("slow", {.ttl = 5s});
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(lease->fence().str(), "000000000000001");
+    const auto left = running.value(
+        "SELECT expires_at_ms - floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint "
+        "FROM syncguard_locks WHERE key = 'slow'");
+    EXPECT_LE(lease->remaining(), milliseconds(std::stoll(left)));
+}
+
 TEST_F(postgres_refusals, an_extension_that_a_pooler_ends_is_sent_once_and_fails) {
     transaction_pooler pooler(server().port());
     const auto backend = open({.connection = server().url_at(pooler.port())});

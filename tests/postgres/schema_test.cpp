@@ -103,13 +103,14 @@ TEST_F(postgres_schema, a_peer_that_makes_the_tables_meanwhile_is_no_obstacle) {
         "BEGIN; CREATE TABLE raced_locks (key TEXT PRIMARY KEY, lock_id TEXT NOT NULL UNIQUE, "
         "expires_at_ms BIGINT NOT NULL, acquired_at_ms BIGINT NOT NULL, fence TEXT NOT NULL, "
         "user_key TEXT NOT NULL)");
-    std::jthread ours(
-        [] { EXPECT_NO_THROW(open_named("raced_locks", "raced_counters").setup_schema()); });
+    std::jthread ours([] {
+        EXPECT_NO_THROW(open_named("raced_locks", "syncguard_fence_counters").setup_schema());
+    });
     while (server().value("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0")
         std::this_thread::yield();
     peer.run("COMMIT");
     ours.join();
-    EXPECT_TRUE(open_named("raced_locks", "raced_counters").acquire("k"));
+    EXPECT_TRUE(open_named("raced_locks", "syncguard_fence_counters").acquire("k"));
 }
 
 TEST_F(postgres_schema, is_never_made_by_an_operation_and_its_absence_is_told) {
@@ -196,13 +197,48 @@ TEST_F(postgres_schema, made_by_hand_is_the_same) {
                  [&] { (void)open_named("hand_locks", "other_counters").acquire("k"); });
 }
 
-TEST_F(postgres_schema, a_comment_of_others_stays_and_means_nothing) {
+TEST_F(postgres_schema,
+       without_a_note_the_counters_are_those_of_the_default_name_beside_the_locks) {
+    // As peers make them.
+    server().run(
+        "CREATE TABLE peers_locks (LIKE syncguard_locks INCLUDING ALL); "
+        "CREATE TABLE peers_counters (LIKE syncguard_fence_counters INCLUDING ALL)");
+    EXPECT_TRUE(open_named("peers_locks", "syncguard_fence_counters").acquire("k"));
+    const auto other = open_named("peers_locks", "peers_counters");
+    const auto failure =
+        expect_error(error_code::invalid_argument, [&] { (void)other.acquire("k"); });
+    ASSERT_TRUE(failure);
+    // The set-up cannot know which counters the peers use, either.
+    expect_error(error_code::invalid_argument, [&] { other.setup_schema(); });
+    EXPECT_EQ(server().value("SELECT coalesce(obj_description('peers_locks'::regclass), 'none')"),
+              "none");
+
+    const std::string message = failure->what();
+    const auto begin = message.find("COMMENT ON TABLE");
+    ASSERT_NE(begin, std::string::npos) << message;
+    server().run(message.substr(begin));
+    EXPECT_TRUE(open_named("peers_locks", "peers_counters").acquire("other"));
+    expect_error(error_code::invalid_argument,
+                 [&] { (void)open_named("peers_locks", "syncguard_fence_counters").acquire("k"); });
+}
+
+TEST_F(postgres_schema, a_comment_of_others_stays_and_may_have_the_note_in_it) {
     server().run(
         "CREATE TABLE noted_locks (LIKE syncguard_locks INCLUDING ALL); "
+        "CREATE TABLE noted_counters (LIKE syncguard_fence_counters INCLUDING ALL); "
         "COMMENT ON TABLE noted_locks IS 'ours'");
-    open_named("noted_locks", "noted_counters").setup_schema();
+    const auto by_default = open_named("noted_locks", "syncguard_fence_counters");
+    by_default.setup_schema();
     EXPECT_EQ(server().value("SELECT obj_description('noted_locks'::regclass)"), "ours");
-    EXPECT_TRUE(open_named("noted_locks", "syncguard_fence_counters").acquire("k"));
+    EXPECT_TRUE(by_default.acquire("k"));
+    const auto named = open_named("noted_locks", "noted_counters");
+    expect_error(error_code::invalid_argument, [&] { (void)named.acquire("k"); });
+    server().run(
+        "COMMENT ON TABLE noted_locks IS "
+        "E'ours\\nSyncGuard locks. Fence counters: public.noted_counters\\nand yours'");
+    EXPECT_TRUE(named.acquire("other"));
+    expect_error(error_code::invalid_argument,
+                 [&] { (void)open_named("noted_locks", "syncguard_fence_counters").acquire("k"); });
 }
 
 TEST(postgres_table_names, that_are_no_identifiers_are_refused) {

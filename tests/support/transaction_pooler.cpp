@@ -67,6 +67,11 @@ std::string error_message(const std::string& severity, const std::string& sqlsta
     return message + fields;
 }
 
+/// Of a session that is in no transaction.
+std::string ready_for_query() {
+    return {'Z', 0, 0, 0, 5, 'I'};
+}
+
 }  // namespace
 
 transaction_pooler::transaction_pooler(std::uint16_t server_port)
@@ -107,27 +112,35 @@ std::optional<std::string> transaction_pooler::take(std::optional<fault>& due,
 void transaction_pooler::serve(int client) {
     try {
         const std::string greeting = read_message(client, false);
-        std::vector<owned_fd> sessions;
+        struct session {
+            owned_fd socket;
+            bool owes_answer = false;  ///< To a transaction that was refused early.
+        };
+        std::vector<session> sessions;
         std::string welcome;
         for (int i = 0; i < 2; ++i) {
-            sessions.push_back(connect_to_loopback(server_port_));
-            write_all(sessions.back().get(), greeting);
-            welcome = read_until(sessions.back().get(), 'Z');
+            sessions.push_back({.socket = connect_to_loopback(server_port_)});
+            write_all(sessions.back().socket.get(), greeting);
+            welcome = read_until(sessions.back().socket.get(), 'Z');
         }
         write_all(client, welcome);
         for (std::size_t turn = 0;; ++turn) {
-            const int session = sessions[turn % sessions.size()].get();
+            session& used = sessions[turn % sessions.size()];
             const std::string messages = read_until(client, 'S');
-            write_all(session, messages);
-            std::string answer = read_until(session, 'Z');
+            if (std::exchange(used.owes_answer, false)) (void)read_until(used.socket.get(), 'Z');
+            write_all(used.socket.get(), messages);
+            if (const auto sqlstate = take(early_refusal_, messages)) {
+                used.owes_answer = true;
+                write_all(client, error_message("ERROR", *sqlstate) + ready_for_query());
+                continue;
+            }
+            std::string answer = read_until(used.socket.get(), 'Z');
             if (const auto sqlstate = take(failure_, messages)) {
                 write_all(client, error_message("FATAL", *sqlstate));
                 throw hung_up{};
             }
             if (const auto sqlstate = take(refusal_, messages)) {
-                constexpr std::size_t length_of_ready = 6;
-                answer = error_message("ERROR", *sqlstate) +
-                         answer.substr(answer.size() - length_of_ready);
+                answer = error_message("ERROR", *sqlstate) + ready_for_query();
             }
             write_all(client, answer);
         }

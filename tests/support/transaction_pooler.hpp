@@ -24,10 +24,10 @@ class transaction_pooler {
     ~transaction_pooler();
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-    /// Ends the next transaction whose messages contain `text` (a key or a lock id) as a pooler does
-    /// whose server seems to hang: the server commits it, the client gets a FATAL error with this
-    /// SQLSTATE and no ReadyForQuery, then the end of the stream. Other transactions, such as those
-    /// that greet a new connection, are left alone.
+    /// Ends the next transaction whose messages contain `text` (a key or a lock id) as a pooler
+    /// does whose server seems to hang: the server commits it, the client gets a FATAL error with
+    /// this SQLSTATE and no ReadyForQuery, then the end of the stream. Other transactions, such as
+    /// those that greet a new connection, are left alone.
     void fail_next_transaction(std::string sqlstate, std::string text) {
         const std::lock_guard guard(mutex_);
         failure_ = fault{std::move(sqlstate), std::move(text)};
@@ -36,6 +36,11 @@ class transaction_pooler {
     void refuse_next_transaction(std::string sqlstate, std::string text) {
         const std::lock_guard guard(mutex_);
         refusal_ = fault{std::move(sqlstate), std::move(text)};
+    }
+    /// The same, but before the server has answered.
+    void refuse_next_transaction_early(std::string sqlstate, std::string text) {
+        const std::lock_guard guard(mutex_);
+        early_refusal_ = fault{std::move(sqlstate), std::move(text)};
     }
     /// How many there have been.
     [[nodiscard]] std::size_t connections() const {
@@ -60,6 +65,7 @@ class transaction_pooler {
     mutable std::mutex mutex_;
     std::optional<fault> failure_;
     std::optional<fault> refusal_;
+    std::optional<fault> early_refusal_;
     std::list<owned_fd> clients_;
     std::list<std::jthread> servants_;
     std::jthread accepting_;

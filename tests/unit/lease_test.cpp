@@ -483,6 +483,29 @@ TEST(custom_engine, that_grants_a_fence_out_of_range_gets_its_lock_back) {
     }
 }
 
+TEST(custom_engine, whose_refused_grant_cannot_be_released_is_reported) {
+    std::promise<std::string> reported;
+    std::string id;
+    const any_backend locks(
+        std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
+            if (const auto* const acquisition = std::get_if<acquire_request>(&what)) {
+                id = acquisition->id.to_string();
+                return outcome::granted(unix_time(1h), fence());
+            }
+            throw lock_error(error_code::service_unavailable, "away");
+        }),
+        {.on_release_error = [&](const lock_error& error, const release_error_context& context) {
+            EXPECT_EQ(error.code(), error_code::service_unavailable);
+            EXPECT_EQ(context.key, "k");
+            EXPECT_EQ(context.source, release_source::disposal);
+            reported.set_value(std::string(context.lock_id));
+        }});
+    expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });
+    auto report = reported.get_future();
+    ASSERT_EQ(report.wait_for(10s), std::future_status::ready);
+    EXPECT_EQ(report.get(), id);
+}
+
 TEST(custom_engine, the_longest_operation_timeout_does_not_overflow_in_the_background) {
     /// Grants a fence out of range, and keeps the time that it has for the release of that grant.
     class engine_with_deadline : public engine {

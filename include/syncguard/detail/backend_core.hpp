@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 
 namespace syncguard {
@@ -108,6 +109,8 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
     [[nodiscard]] lease_pointer conclude_acquire(call& made, const outcome& answer,
                                                  disposal how_to_dispose) const;
     void release_in_background(const lock_id& id, std::string_view key) const;
+    void report_later(std::exception_ptr failure, const lock_id& id,
+                      std::shared_ptr<const std::string> key) const noexcept;
     void check_grant(const outcome& answer) const;
     [[nodiscard]] outcome perform(const call& made) const;
     template <class Result, class Prepare, class Conclude>
