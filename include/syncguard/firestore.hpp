@@ -20,11 +20,11 @@ struct capabilities {
 /// What happens when this host's clock is proven to differ from the server's by 500 ms or more.
 /// From 200 ms there is a warning, in any case. The proof is in the server's answers, which tell
 /// whole seconds: a difference below a second and a half may remain unproven until several answers
-/// have come. With `refuse` a client therefore asks for the time again before its first grant, which
-/// takes about half a second, or up to three if the difference is close to 500 ms. A single answer
-/// proves nothing: the client asks the server again until two answers in a row agree. Without a Date
-/// header in the answers, clocks cannot be compared: nothing is refused, and there is one warning,
-/// except on an emulator.
+/// have come. With `refuse` a client therefore asks for the time again before its first grant,
+/// which takes about half a second, or up to three if the difference is close to 500 ms. A single
+/// answer proves nothing: the client asks the server again until two answers in a row agree.
+/// Without a Date header in the answers, clocks cannot be compared: nothing is refused, and there
+/// is one warning, except on an emulator.
 enum class on_clock_skew {
     warn,
     refuse,  ///< The default. Acquisitions and extensions fail with `service_unavailable`.

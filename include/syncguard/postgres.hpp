@@ -21,9 +21,9 @@ struct capabilities {
 /// Names of tables, each with or without its schema (`app.locks`). They are SQL identifiers as one
 /// writes them without quotes: letters, digits and `_`, in any case. All programs that share locks
 /// use the same two tables. A name without schema is looked up in the search path when a backend
-/// first connects, and must be there once. Other counters than the default ones in the schema of the
-/// locks must be named in the comment of the table of locks, where `setup_schema` writes them when it
-/// makes the tables (see docs/storage.md).
+/// first connects, and must be there once. Other counters than the default ones in the schema of
+/// the locks must be named in the comment of the table of locks, where `setup_schema` writes them
+/// when it makes the tables (see docs/storage.md).
 struct table_names {
     std::string locks = "syncguard_locks";
     std::string fence_counters = "syncguard_fence_counters";
