@@ -101,7 +101,7 @@ void supervisor::check_lock(child_process& child) {
     } else if (notice_->says_expired()) {
         deadline_ = std::min(deadline_, now);
     }
-    shared_deadline_.set(deadline_);
+    if (!loss_ && !notice_->says_gone()) shared_deadline_.set(deadline_);
 
     const auto schedule = schedule_end(deadline_, ttl_);
     if (!loss_ && notice_->says_gone()) {
@@ -139,6 +139,8 @@ void supervisor::report_unending(child_process& child) {
 void supervisor::lose(child_process& child, std::string why, lease_clock::time_point kill_at) {
     loss_ = std::move(why);
     kill_at_ = kill_at;
+    // A child that ignores SIGTERM must not execute the command either.
+    shared_deadline_.set(lease_clock::time_point::min());
     child.terminate();
 }
 

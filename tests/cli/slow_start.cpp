@@ -2,6 +2,8 @@
 /// command, as a starved host does. The child calls getppid() there. With SLOW_START_AT_EXECUTION
 /// it delays the execution itself, as a slow file system does.
 ///
+/// With SLOW_START_UNTIL_SIGTERM the child blocks SIGTERM, and the delay ends when it arrives.
+///
 /// With STOP_AT_CLOCK_READ=N the process stops itself at the Nth time that its main thread reads
 /// CLOCK_BOOTTIME after it has made a timer for that clock.
 #include <signal.h>
@@ -22,7 +24,17 @@ void delay_once() {
     if (marker == nullptr || ::unlink(marker) != 0) return;
     const bool stops_parent = std::getenv("SLOW_START_STOPS_PARENT") != nullptr;
     if (stops_parent) ::kill(static_cast<pid_t>(::syscall(SYS_getppid)), SIGSTOP);
-    ::usleep(static_cast<useconds_t>(std::atoi(std::getenv("SLOW_START_MS"))) * 1000);
+    const int delay_ms = std::atoi(std::getenv("SLOW_START_MS"));
+    if (std::getenv("SLOW_START_UNTIL_SIGTERM") != nullptr) {
+        sigset_t sigterm;
+        ::sigemptyset(&sigterm);
+        ::sigaddset(&sigterm, SIGTERM);
+        ::sigprocmask(SIG_BLOCK, &sigterm, nullptr);
+        const timespec limit{.tv_sec = delay_ms / 1000, .tv_nsec = 0};
+        ::sigtimedwait(&sigterm, nullptr, &limit);
+    } else {
+        ::usleep(static_cast<useconds_t>(delay_ms) * 1000);
+    }
     if (FILE* file = std::fopen(std::getenv("SLOW_START_PID_FILE"), "w")) {
         std::fprintf(file, "%d\n", static_cast<int>(::getpid()));
         std::fclose(file);

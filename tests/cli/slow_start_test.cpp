@@ -96,6 +96,22 @@ TEST_F(slow_start, is_ended_when_the_lock_is_lost_meanwhile) {
     EXPECT_FALSE(std::filesystem::exists(file("ran")));
 }
 
+TEST_F(slow_start, with_sigterm_ignored_does_not_run_the_command_after_the_lock_was_lost) {
+    touch("marker");
+    const auto run = start_script({"--ttl", "20s", "k"}, "echo > ran",
+                                  {.environment = {{"LD_PRELOAD", SLOW_START_LIBRARY},
+                                                   {"SLOW_START_MARKER", file("marker").string()},
+                                                   {"SLOW_START_MS", "30000"},
+                                                   {"SLOW_START_PID_FILE", file("child").string()},
+                                                   {"SLOW_START_AT_EXECUTION", "1"},
+                                                   {"SLOW_START_UNTIL_SIGTERM", "1"}}});
+    ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(file("marker")); }));
+    const auto id = labelled(syncguard({"lookup", "--key", "k", "--raw"}).out, "lock-id");
+    EXPECT_EQ(0, syncguard({"release", id}).exit_code);
+    EXPECT_EQ(79, run->wait(milliseconds{15'000}).exit_code);
+    EXPECT_FALSE(std::filesystem::exists(file("ran")));
+}
+
 }  // namespace
 
 }  // namespace syncguard::cli::test
