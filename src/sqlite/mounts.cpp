@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 namespace syncguard::sqlite {
 
@@ -49,29 +51,60 @@ std::filesystem::path without_links(std::filesystem::path file) {
     return failed ? file : resolved;
 }
 
+/// A line of mountinfo.
+struct listed_mount {
+    int id = 0;
+    int parent = 0;
+    mount described;
+
+    [[nodiscard]] bool is_on_way_to(std::string_view path) const {
+        return is_under(path, described.mount_point);
+    }
+};
+
+std::vector<listed_mount> parse(std::string_view mountinfo) {
+    std::vector<listed_mount> mounts;
+    std::istringstream lines{std::string(mountinfo)};
+    for (std::string line; std::getline(lines, line);) {
+        // id, parent, device, root, mount point, options, any number of tags, "-", type
+        std::istringstream fields(line);
+        listed_mount next;
+        std::string field;
+        fields >> next.id >> next.parent >> field >> field >> field;
+        next.described.mount_point = decoded(field);
+        while (fields >> field && field != "-") {
+        }
+        if (fields >> next.described.type) mounts.push_back(std::move(next));
+    }
+    return mounts;
+}
+
 }  // namespace
 
 mount find_mount(std::string_view mountinfo, std::string_view path) {
-    mount found;
-    std::istringstream lines{std::string(mountinfo)};
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream fields(line);
-        std::string field;
-        std::string mount_point;
-        // id, parent, device, root, mount point, options, any number of tags, "-", type
-        for (int i = 0; i < 5; ++i)
-            fields >> mount_point;
-        while (fields >> field && field != "-") {
+    const auto mounts = parse(mountinfo);
+    const auto is_listed = [&](int id) {
+        return std::any_of(mounts.begin(), mounts.end(),
+                           [&](const auto& each) { return each.id == id; });
+    };
+    // As the kernel looks up a path: from a mount to the first one on the way that is mounted in
+    // it. A mount below a folder that another mount covers is not reached.
+    const listed_mount* found = nullptr;
+    for (std::size_t steps = 0; steps < mounts.size(); ++steps) {
+        const listed_mount* next = nullptr;
+        for (const auto& each : mounts) {
+            const bool is_root = each.parent == each.id || !is_listed(each.parent);
+            const bool is_attached = found == nullptr ? is_root : each.parent == found->id;
+            if (!is_attached || &each == found || !each.is_on_way_to(path)) continue;
+            if (next == nullptr ||
+                each.described.mount_point.size() <= next->described.mount_point.size()) {
+                next = &each;
+            }
         }
-        std::string type;
-        if (!(fields >> type)) continue;
-        mount_point = decoded(mount_point);
-        // A later mount on the same point covers the earlier one.
-        if (is_under(path, mount_point) && mount_point.size() >= found.mount_point.size()) {
-            found = {mount_point, type};
-        }
+        if (next == nullptr) break;
+        found = next;
     }
-    return found;
+    return found == nullptr ? mount{} : found->described;
 }
 
 bool is_remote_filesystem(std::string_view type) noexcept {

@@ -12,8 +12,9 @@ struct mount {
     std::string type;
 };
 
-/// The mount that an absolute path without links is on, by the text of /proc/self/mountinfo. Empty
-/// if none of those listed is above it.
+/// The mount that an absolute path without links is on, by the text of /proc/self/mountinfo: the
+/// one that a lookup of the path reaches, not one that a later mount covers. Empty if none of those
+/// listed is above it.
 [[nodiscard]] mount find_mount(std::string_view mountinfo, std::string_view path);
 
 /// Whether other kernels can have the file system mounted at the same time, for all that its type

@@ -163,9 +163,10 @@ TEST_F(boot_clock, without_a_proc_file_system_nothing_is_granted) {
 /// What /proc/self/mountinfo says of the file systems around a lock file.
 class mounted_lock_file : public boot_clock {
   protected:
-    /// A line of mountinfo.
+    /// A line of mountinfo: the root file system, or one that is mounted in it.
     static std::string line(const std::filesystem::path& mount_point, const std::string& type) {
-        return "27 1 254:0 / " + mount_point.string() + " rw,relatime - " + type + " source rw\n";
+        const std::string ids = mount_point == "/" ? "1 0" : "2 1";
+        return ids + " 254:0 / " + mount_point.string() + " rw,relatime - " + type + " source rw\n";
     }
 
     /// Runs `body` in a child that reads `mountinfo` there.
