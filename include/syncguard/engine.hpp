@@ -133,6 +133,11 @@ class engine {
     /// to watch the key.
     [[nodiscard]] virtual bool tells_when_free() const noexcept { return false; }
 
+    /// Whether an extension that succeeds is always executed after every other extension of the
+    /// lock whose call had failed before it began. A lease then relies on the later one alone.
+    /// False, the default: the shorter of the two TTLs counts until the lease ends.
+    [[nodiscard]] virtual bool executes_extensions_in_order() const noexcept { return false; }
+
     /// While the returned object exists, the engine performs its I/O only on its own threads.
     /// Otherwise a caller's thread may perform it for all callers, and a signal handler on that
     /// thread can delay asynchronous calls. Each renewed lease holds one such object; the engine

@@ -173,7 +173,11 @@ void lease_core::end_extend(extend_result* result, lease_deadline::ticket extens
     {
         const std::lock_guard guard(extending_);
         if (result == nullptr) {
-            extensions_.mark_unknown(extension);
+            if (backend_->store()->executes_extensions_in_order()) {
+                extensions_.mark_failed(extension, lease_clock::now());
+            } else {
+                extensions_.mark_unknown(extension);
+            }
             return;
         }
         found_lost = note_extension(*result, extension);

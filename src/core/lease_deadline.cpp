@@ -36,7 +36,9 @@ void lease_deadline::acknowledge(ticket id, time_point now) noexcept {
 
     // An extension that was answered before this one was sent was executed before it, too.
     const auto is_superseded = [&](const extension& other) {
-        return other.progress == state::acknowledged && other.answered_at < acknowledged.sent_at;
+        const bool is_executed_before =
+            other.progress == state::acknowledged || other.progress == state::failed;
+        return is_executed_before && other.answered_at < acknowledged.sent_at;
     };
     const bool replaces_latest = is_superseded(latest_);
     if (replaces_latest) {
@@ -65,6 +67,23 @@ void lease_deadline::mark_unknown(ticket id) noexcept {
     std::erase_if(others_, [&](const extension& other) {
         return is_covered ? other.id == failed.id : covers(failed, other);
     });
+}
+
+void lease_deadline::mark_failed(ticket id, time_point now) noexcept {
+    extension merged = find(id);
+    merged.progress = state::failed;
+    merged.answered_at = now;
+    // One entry stands for all failed extensions. It bounds the deadline at least as strictly as
+    // each of them, and until all of them are superseded.
+    std::erase_if(others_, [&](const extension& other) {
+        if (other.progress == state::failed) {
+            merged.sent_at = std::min(merged.sent_at, other.sent_at);
+            merged.answered_at = std::max(merged.answered_at, other.answered_at);
+            merged.ttl = std::min(merged.ttl, other.ttl);
+        }
+        return other.progress == state::failed || other.id == id;
+    });
+    others_.push_back(merged);
 }
 
 lease_deadline::time_point lease_deadline::deadline() const noexcept {

@@ -125,6 +125,9 @@ class telemetry_engine : public engine {
     [[nodiscard]] bool tells_when_free() const noexcept override {
         return inner_->tells_when_free();
     }
+    [[nodiscard]] bool executes_extensions_in_order() const noexcept override {
+        return inner_->executes_extensions_in_order();
+    }
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return inner_->capabilities();
     }

@@ -17,6 +17,8 @@ class firestore_engine : public net::client_engine<client, lock_operation> {
     firestore_engine(options store, warning_handler on_warning);
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
+    /// A commit is conditional on the version of the document, which each extension changes.
+    [[nodiscard]] bool executes_extensions_in_order() const noexcept override { return true; }
 
   private:
     [[nodiscard]] std::shared_ptr<lock_operation> make_operation(const request& what,

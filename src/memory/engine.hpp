@@ -27,6 +27,8 @@ class memory_engine : public engine, private fork_participant {
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
     [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
+    /// A call that failed is not executed later.
+    [[nodiscard]] bool executes_extensions_in_order() const noexcept override { return true; }
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
     void start(const request& what, const call_limits& limits, completion done) noexcept override;
 

@@ -308,6 +308,20 @@ TEST_P(firestore_http, an_extension_that_was_acknowledged_is_not_replaced_by_an_
     EXPECT_EQ(locks.lookup(key_lookup{"k"})->expires_at, extended.expires_at);
 }
 
+TEST_P(firestore_http, an_extension_that_failed_limits_the_lease_only_until_the_next_one) {
+    auto lease = acquire(open(), "k");
+    ASSERT_TRUE(lease);
+    cancel_while_held(*proxy_, [&](std::stop_token stop) {
+        (void)lease->extend({.ttl = 10s}, std::move(stop));
+    });
+    EXPECT_LE(lease->remaining(), 10s);
+    ASSERT_TRUE(lease->extend({.ttl = 60s}).ok);
+    EXPECT_GT(lease->remaining(), 50s);
+    proxy_->resume();
+    ASSERT_TRUE(eventually([&] { return proxy_->forwarded("commit") == 3; }));
+    EXPECT_TRUE(lease->extend({.ttl = 60s}).ok);
+}
+
 TEST_P(firestore_http,
        an_extension_whose_read_is_late_does_not_shorten_one_that_was_executed_before_it) {
     manual_clock clock;

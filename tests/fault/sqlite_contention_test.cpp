@@ -255,6 +255,19 @@ TEST_F(sqlite_contention, lookups_are_answered_while_others_wait_for_another_pro
     stop.request_stop();
 }
 
+TEST_F(sqlite_contention, an_extension_that_failed_limits_the_lease_only_until_the_next_one) {
+    auto lease = open(100ms).acquire("k", {.ttl = 60s});
+    ASSERT_TRUE(lease);
+    {
+        sqlite_connection other(path_);
+        other.run("BEGIN IMMEDIATE");
+        expect_error(error_code::network_timeout, [&] { (void)lease->extend({.ttl = 20s}); });
+    }
+    EXPECT_LE(lease->remaining(), 20s);
+    EXPECT_TRUE(lease->extend({.ttl = 60s}).ok);
+    EXPECT_GT(lease->remaining(), 50s);
+}
+
 TEST_F(sqlite_contention, a_fork_does_not_wait_for_a_call_that_waits_for_another_process) {
     const auto locks = open();
     locks.acquire("held", {.ttl = 1h})->detach();

@@ -21,6 +21,9 @@ class counting_engine : public engine {
     [[nodiscard]] bool tells_when_free() const noexcept override {
         return inner_->tells_when_free();
     }
+    [[nodiscard]] bool executes_extensions_in_order() const noexcept override {
+        return inner_->executes_extensions_in_order();
+    }
     [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
         ++calls_;
         return inner_->perform(what, limits);

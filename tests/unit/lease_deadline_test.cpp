@@ -66,6 +66,20 @@ TEST(lease_deadline_test, an_unknown_extension_may_follow_every_later_one) {
     EXPECT_EQ(lease.renewed_at(), start + 5s);
 }
 
+TEST(lease_deadline_test,
+     a_failed_extension_of_an_ordered_store_counts_until_a_later_one_is_answered) {
+    lease_deadline lease(start, 30s, drift);
+    lease.mark_failed(lease.send(start + 1s, 500ms), start + 2s);
+    EXPECT_EQ(lease.deadline(), end_of(start + 1s, 500ms));
+    lease.mark_failed(lease.send(start + 1s + 100ms, 10s), start + 1s + 200ms);
+    EXPECT_EQ(lease.deadline(), end_of(start + 1s, 500ms));
+    // Sent before the first one failed: that one may follow it.
+    lease.acknowledge(lease.send(start + 1s + 300ms, 20s), start + 1s + 400ms);
+    EXPECT_EQ(lease.deadline(), end_of(start + 1s + 300ms, 500ms));
+    lease.acknowledge(lease.send(start + 2s + 1ms, 20s), start + 3s);
+    EXPECT_EQ(lease.deadline(), end_of(start + 2s + 1ms, 20s));
+}
+
 TEST(lease_deadline_test, of_overlapping_extensions_the_shorter_one_counts_until_another_follows) {
     lease_deadline lease(start, 1s, drift);
     const auto brief = lease.send(start + 100ms, 5s);
@@ -99,27 +113,43 @@ TEST(lease_deadline_test, one_that_hangs_limits_renewals_by_its_own_ttl_only) {
 }
 
 /// A store that executes every extension once or never, at any time after its sending; an answered
-/// one before its answer.
+/// one before its answer. If it `is_ordered`, it executes none whose call had failed before another
+/// one was sent that has been executed.
 struct simulated_store {
     struct extension {
         lease_deadline::ticket id;
         milliseconds ttl;
-        bool executed = false;
+        lease_clock::time_point sent_at;
+        lease_clock::time_point failed_at = lease_clock::time_point::max();
+        bool can_be_executed = true;
         bool open = true;  ///< Neither answered nor failed.
     };
-    lease_clock::time_point expires_at;
-    std::vector<extension> extensions;
+    bool is_ordered;
+    lease_clock::time_point expires_at{};
+    std::vector<extension> extensions{};
 
-    void execute(extension& which, lease_clock::time_point now) {
-        which.executed = true;
+    void execute(extension& chosen, lease_clock::time_point now) {
+        chosen.can_be_executed = false;
+        for (auto& other : extensions) {
+            if (is_ordered && other.failed_at < chosen.sent_at) other.can_be_executed = false;
+        }
         // Its clock runs one per cent fast.
         expires_at =
             now + std::chrono::duration_cast<lease_clock::duration>(
-                      std::chrono::duration<double, lease_clock::period>(which.ttl) / 1.01);
+                      std::chrono::duration<double, lease_clock::period>(chosen.ttl) / 1.01);
     }
 };
 
-TEST(lease_deadline_test, never_exceeds_the_locks_end_whatever_order_the_store_executes) {
+/// How a store executes extensions whose calls have failed.
+enum class failed_extensions { at_any_time, before_later_ones };
+
+class lease_deadline_of_a_store : public testing::TestWithParam<failed_extensions> {};
+INSTANTIATE_TEST_SUITE_P(all, lease_deadline_of_a_store,
+                         testing::Values(failed_extensions::at_any_time,
+                                         failed_extensions::before_later_ones));
+
+TEST_P(lease_deadline_of_a_store, never_exceeds_the_locks_end_whatever_order_it_executes) {
+    const bool is_ordered = GetParam() == failed_extensions::before_later_ones;
     std::mt19937_64 random(test_seed());
     const auto pick = [&](int below) {
         return static_cast<int>(random() % static_cast<unsigned>(below));
@@ -130,8 +160,8 @@ TEST(lease_deadline_test, never_exceeds_the_locks_end_whatever_order_the_store_e
         const milliseconds ttl(50 + pick(500));
         lease_deadline lease(now, ttl, drift);
         now += milliseconds(pick(10));
-        simulated_store store;
-        simulated_store::extension acquisition{.id = 0, .ttl = ttl};
+        simulated_store store{.is_ordered = is_ordered};
+        simulated_store::extension acquisition{.id = 0, .ttl = ttl, .sent_at = start};
         store.execute(acquisition, now);
         for (int step = 0; step < 40; ++step) {
             now += milliseconds(pick(20));
@@ -139,21 +169,27 @@ TEST(lease_deadline_test, never_exceeds_the_locks_end_whatever_order_the_store_e
             if (now >= lease.deadline()) break;
             if (store.extensions.empty() || pick(3) == 0) {
                 const milliseconds asked(20 + pick(500));
-                store.extensions.push_back({.id = lease.send(now, asked), .ttl = asked});
+                store.extensions.push_back(
+                    {.id = lease.send(now, asked), .ttl = asked, .sent_at = now});
             } else {
                 auto& chosen = store.extensions[static_cast<std::size_t>(
                     pick(static_cast<int>(store.extensions.size())))];
                 const int action = pick(3);
-                if (action == 0 && !chosen.executed) {
+                if (action == 0 && chosen.can_be_executed) {
                     store.execute(chosen, now);
                 } else if (action == 1 && chosen.open) {
-                    if (!chosen.executed) store.execute(chosen, now);
+                    if (chosen.can_be_executed) store.execute(chosen, now);
                     chosen.open = false;
                     lease.acknowledge(chosen.id, now);
                     extended_leases += lease.deadline() > start + ttl ? 1U : 0U;
                 } else if (action == 2 && chosen.open) {
                     chosen.open = false;
-                    lease.mark_unknown(chosen.id);
+                    chosen.failed_at = now;
+                    if (is_ordered) {
+                        lease.mark_failed(chosen.id, now);
+                    } else {
+                        lease.mark_unknown(chosen.id);
+                    }
                 }
             }
             ASSERT_LE(lease.deadline(), store.expires_at) << "run " << run << ", step " << step;

@@ -18,10 +18,11 @@ namespace syncguard::detail {
 /// The extension that the store executed last decides when the lock ends: its execution time plus
 /// its TTL. An answered extension was executed once, between its sending and its answer. One that
 /// is in flight, or whose outcome is unknown because its call failed, may be executed at any later
-/// time or never. For each extension that may be the last one, the lock ends no earlier than
-/// `max(its send time, send time of the latest answered extension) + its TTL - margin`: the last
-/// execution is not earlier than the send time of any answered extension. The bound is the smallest
-/// of these.
+/// time or never. If the store executes extensions in order, one whose call has failed is not
+/// executed after an answered one that was sent later. For each extension that may be the last one,
+/// the lock ends no earlier than `max(its send time, send time of the latest answered extension) +
+/// its TTL - margin`: the last execution is not earlier than the send time of any answered
+/// extension. The bound is the smallest of these.
 ///
 /// Not thread-safe.
 class lease_deadline {
@@ -41,17 +42,21 @@ class lease_deadline {
     /// The call failed: the store may execute the extension later, or not at all.
     void mark_unknown(ticket id) noexcept;
 
+    /// The call failed, in a store that executes extensions in order: the extension may be executed
+    /// until another one that is sent after `now` is answered, or not at all.
+    void mark_failed(ticket id, time_point now) noexcept;
+
     [[nodiscard]] time_point deadline() const noexcept;
 
     /// The send time of the latest answered extension, or of the acquisition.
     [[nodiscard]] time_point renewed_at() const noexcept { return renewed_at_; }
 
   private:
-    enum class state : std::uint8_t { in_flight, unknown, acknowledged };
+    enum class state : std::uint8_t { in_flight, unknown, failed, acknowledged };
 
     struct extension {
         time_point sent_at;
-        time_point answered_at{};
+        time_point answered_at{};  ///< Or when its call failed.
         milliseconds ttl;
         ticket id;
         state progress;
@@ -61,7 +66,7 @@ class lease_deadline {
     [[nodiscard]] extension& find(ticket id) noexcept;
 
     extension latest_;  ///< Acknowledged.
-    /// In flight, unknown, or acknowledged and overlapping with `latest_`.
+    /// In flight, unknown, failed, or acknowledged and overlapping with `latest_`.
     std::vector<extension> others_;
     time_point renewed_at_;
     double clock_drift_;
