@@ -131,7 +131,7 @@ client::client(const options& store)
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
-    for (auto* const each : {&waiting_, &urgent_, &releases_, &alike_})
+    for (auto* const each : {&waiting_, &lone_, &urgent_, &releases_, &alike_})
         each->clear();
     lanes_.clear();
     held_back_.clear();
@@ -293,7 +293,8 @@ void client::leave_lane(operation& what) noexcept {
 
 operation_queue& client::queue_of(const operation& what) {
     if (what.is_urgent()) return urgent_;
-    if (!what.call_.takes_lists || what.call_.always_enters || what.alone_) return waiting_;
+    if (what.needs_lane()) return lone_;
+    if (!what.call_.takes_lists || what.alone_) return waiting_;
     return what.has_priority() ? releases_ : alike_;
 }
 
@@ -332,18 +333,41 @@ void client::end_overdue(time_point now) {
 // Who goes next, and where.
 
 bool client::somebody_waits() const {
-    return !waiting_.empty() || !urgent_.empty() || !releases_.empty() || !alike_.empty();
+    return !waiting_.empty() || !lone_.empty() || !urgent_.empty() || !releases_.empty() ||
+           !alike_.empty();
 }
 
 /// The queue whose front is sent next; null if none may be sent. Extensions and releases go before
 /// the others, which go in the order of their arrival.
-operation_queue* client::next_queue() {
+operation_queue* client::next_queue(bool may_wait_for_long) {
     if (!urgent_.empty()) return &urgent_;
     const bool may_send_list = lists_under_way() < most_lists_under_way;
     if (!releases_.empty() && may_send_list) return &releases_;
-    if (alike_.empty() || !may_send_list) return waiting_.empty() ? nullptr : &waiting_;
-    if (waiting_.empty()) return &alike_;
-    return alike_.front().turn_ < waiting_.front().turn_ ? &alike_ : &waiting_;
+    operation_queue* next = nullptr;
+    const auto consider = [&](operation_queue& queue) {
+        if (queue.empty()) return;
+        if (next == nullptr || queue.front().turn_ < next->front().turn_) next = &queue;
+    };
+    if (may_send_list) consider(alike_);
+    consider(waiting_);
+    if (may_wait_for_long) consider(lone_);
+    return next;
+}
+
+/// Whether every connection of the pool is in use by an operation that may wait on the server for
+/// long.
+bool client::pool_waits_for_others() const {
+    const auto waiting = std::count_if(links_.begin(), links_.end(), [](const auto& each) {
+        return !each->reserved && !each->listens && !each->busy_with.empty() &&
+               each->busy_with.front()->needs_lane();
+    });
+    return static_cast<std::size_t>(waiting) >= pool_size_;
+}
+
+bool client::wants_reserved_link() const {
+    if (extensions_come_) return true;
+    const bool others_wait = !waiting_.empty() || !releases_.empty() || !alike_.empty();
+    return others_wait && pool_waits_for_others();
 }
 
 std::size_t client::lists_under_way() const {
@@ -467,8 +491,13 @@ void client::send_waiting() {
     while (auto* const queue = next_queue()) {
         link* idle = usable_link(false);
         if (idle == nullptr) idle = usable_listening_link(queue->front());
-        if (idle == nullptr) return;
+        if (idle == nullptr) break;
         send(*idle, *queue);
+    }
+    if (!pool_waits_for_others()) return;
+    // None of these takes long, so that the next extension does not wait for long either.
+    if (auto* const queue = next_queue(false)) {
+        if (link* const kept = usable_link(true)) send(*kept, *queue);
     }
 }
 
@@ -555,15 +584,15 @@ void client::connect_if_needed(time_point now) {
         }
         if (!each->reserved && !each->ready) ++coming;
     }
-    if (extensions_come_ && kept < 1 + std::min<std::size_t>(kept_and_draining, 1) &&
+    if (wants_reserved_link() && kept < 1 + std::min<std::size_t>(kept_and_draining, 1) &&
         now >= keep_one_not_before_) {
         connect(true);
     }
     const std::size_t most_connections = pool_size_ + std::min(draining, pool_size_);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
-    std::size_t wanted =
-        waiting_.size() + urgent_.size() + std::min(releases_.size() + alike_.size(), lists);
+    std::size_t wanted = waiting_.size() + lone_.size() + urgent_.size() +
+                         std::min(releases_.size() + alike_.size(), lists);
     if (wanted == 1 && connections == 0 && now < listening_link_is_free_by() &&
         may_use_listening_link(next_queue()->front())) {
         wanted = 0;
@@ -616,6 +645,9 @@ time_point client::next_wakeup(time_point now) const {
     }
     const bool wants_connection = somebody_waits() || lookout_.needs_connection(now);
     if (wants_connection && now < connect_not_before_) next = std::min(next, connect_not_before_);
+    if (now < keep_one_not_before_ && wants_reserved_link()) {
+        next = std::min(next, keep_one_not_before_);
+    }
     if (tasks_wanted() != 1) next = std::min<time_point>(next, now + longest_gathering);
     return std::min(next, lookout_.next_wakeup(now));
 }
@@ -834,7 +866,7 @@ void client::on_no_connection(const lock_error& why) {
         operation& next = *each++;
         if (!outlasts(next)) fail(next.self_, why);
     }
-    for (auto* const queue : {&waiting_, &urgent_, &releases_, &alike_}) {
+    for (auto* const queue : {&waiting_, &lone_, &urgent_, &releases_, &alike_}) {
         for (auto each = queue->begin(); each != queue->end();) {
             operation& next = *each++;
             if (!outlasts(next)) fail(next.self_, why);

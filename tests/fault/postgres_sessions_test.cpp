@@ -55,6 +55,16 @@ class postgres_sessions : public postgres_fault {
 
     static std::string key(int i) { return "k" + std::to_string(i); }
 
+    /// Calls for free keys, and for a lock that is held, are performed soon.
+    static void expect_service_by(const any_backend& locks, lease<any_capabilities>& held) {
+        const call_options soon{.timeout = 2s};
+        for (int i = 0; i < 20; ++i)
+            EXPECT_TRUE(locks.acquire("free" + key(i), {.timeout = soon.timeout}));
+        EXPECT_FALSE(locks.is_locked("free", soon));
+        EXPECT_TRUE(held.extend({.ttl = 60s, .timeout = soon.timeout}).ok);
+        EXPECT_TRUE(held.release(soon).ok);
+    }
+
     static void store_expired_lock(const std::string& key) {
         server().run("INSERT INTO syncguard_locks VALUES ($1, $2, 2, 1, '000000000000001', $1)",
                      {key, lock_id::generate().to_string()});
@@ -228,6 +238,31 @@ TEST_F(postgres_sessions, of_the_calls_for_a_stuck_key_one_has_a_connection) {
             EXPECT_TRUE(locks.acquire(key(i), {.timeout = 2s}));
         EXPECT_TRUE(held->release({.timeout = 2s}).ok);
         EXPECT_EQ(waiting_sessions(), 1);
+        other.run("COMMIT");
+    }
+}
+
+TEST_F(postgres_sessions, stuck_keys_that_take_the_whole_pool_hold_up_no_calls_for_other_keys) {
+    for (const int pool : {1, 3}) {
+        SCOPED_TRACE(pool);
+        const auto locks = open(20s, static_cast<std::size_t>(pool));
+        auto held = locks.acquire("held", {.ttl = 60s});
+        auto other = server().connect();
+        other.run(
+            "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k' || i)) "
+            "FROM generate_series(0, 9) AS i");
+        std::vector<std::jthread> crowd;
+        // One more than the pool has connections: that call waits in front of the others.
+        for (int i = 0; i <= pool; ++i) {
+            crowd.emplace_back([&, i] {
+                EXPECT_NO_THROW((void)locks.acquire(key(i), {.ttl = 60s, .timeout = 20s}));
+            });
+        }
+        EXPECT_TRUE(eventually([&] { return waiting_sessions() == pool; }));
+        EXPECT_NO_THROW(expect_service_by(locks, *held));
+        EXPECT_EQ(waiting_sessions(), pool);
+        // In addition to the pool there is one connection.
+        EXPECT_TRUE(eventually([&] { return sessions() == pool + 1; })) << sessions();
         other.run("COMMIT");
     }
 }
