@@ -44,6 +44,14 @@ constexpr milliseconds longest_pause{100};
 /// The error of a statement that waited for as long as `lock_timeout` permits.
 constexpr std::string_view sqlstate_of_long_wait = "55P03";
 
+/// After a step of its wall clock the server ends a statement by `statement_timeout` too early:
+/// with more time left than this. A server that does not answer in English is not understood; then
+/// the call fails.
+constexpr milliseconds left_at_the_limit{50};
+bool is_statement_timeout(const refusal& why) {
+    return why.sqlstate == "57014" && why.message.find("statement timeout") != std::string::npos;
+}
+
 /// How long the answer to an operation that was cancelled is waited for. Mostly it is there in a
 /// moment, and then nothing is left to be cleaned up.
 constexpr milliseconds patience_with_cancelled{100};
@@ -776,15 +784,19 @@ void client::refuse(const operation_list& all, const refusal& why) {
     if (cure == remedy::again_without_names) named_statements_ = false;
     if (why.sqlstate == sqlstate_of_conflict) sets_settings_ = true;
     if (why.sqlstate == sqlstate_of_lock_shortage) lookout_.lower_all();
+    const auto now = steady_clock::now();
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ != operation::state::sent) continue;
+        const bool was_cut_short = is_statement_timeout(why) &&
+                                   now + left_at_the_limit < each->deadline_ &&
+                                   ++each->repetitions_ <= most_moves;
         // An operation that was sent in a list may wait for a shorter time than one that was sent
         // alone.
         const bool was_impatient =
             why.sqlstate == sqlstate_of_long_wait && each->call_.takes_lists && !each->alone_;
         each->alone_ = each->alone_ || cure != remedy::again_without_names;
         const bool goes_another_way =
-            all.size() > 1 || was_impatient || each->has_another_way(why.sqlstate);
+            all.size() > 1 || was_impatient || was_cut_short || each->has_another_way(why.sqlstate);
         const bool may_go_again = goes_another_way || cure == remedy::again ||
                                   (cure != remedy::none && ++each->repetitions_ <= most);
         if (!may_go_again) {

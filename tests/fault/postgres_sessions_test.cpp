@@ -183,6 +183,41 @@ TEST_F(postgres_sessions, a_wait_for_a_table_ends_with_its_call_though_it_cannot
         "LOCK TABLE syncguard_locks IN ACCESS EXCLUSIVE MODE");
 }
 
+TEST_F(postgres_sessions, several_waits_of_one_call_end_with_it_though_they_cannot_be_cancelled) {
+    constexpr milliseconds timeout{4'000};
+    store_expired_lock("k");
+    server().run("INSERT INTO syncguard_fence_counters VALUES ('fence:k', 1, 'k')");
+    auto with_key = server().connect();
+    with_key.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    auto with_counter = server().connect();
+    with_counter.run("BEGIN; SELECT * FROM syncguard_fence_counters FOR UPDATE");
+    auto with_row = server().connect();
+    with_row.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+    const auto locks = open(5s, 1);
+    EXPECT_FALSE(locks.is_locked("warm-up"));
+    proxy_.refuse_connections();
+
+    const auto begin = steady_clock::now();
+    const auto until = [&](milliseconds then) {
+        EXPECT_TRUE(eventually([&] { return steady_clock::now() >= begin + then; }));
+        EXPECT_EQ(waiting_sessions(), 1) << "after " << then.count() << " ms";
+    };
+    std::jthread calling([&] {
+        expect_error(error_code::network_timeout,
+                     [&] { (void)locks.acquire("k", {.ttl = 60s, .timeout = timeout}); });
+    });
+    until(timeout * 3 / 8);
+    with_key.run("COMMIT");
+    until(timeout * 6 / 8);
+    with_counter.run("COMMIT");
+    calling.join();
+    const auto left = begin + timeout + margin - steady_clock::now();
+    EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; },
+                           std::chrono::duration_cast<milliseconds>(left)))
+        << waiting_sessions();
+    with_row.run("COMMIT");
+}
+
 TEST_F(postgres_sessions, cancelled_acquisitions_of_a_key_that_is_stuck_leave_none_behind) {
     expect_no_session_after_cancellations(
         "SELECT pg_advisory_xact_lock(hashtext('k' || i)) FROM generate_series(0, 9) i");
