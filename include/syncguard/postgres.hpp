@@ -34,8 +34,8 @@ struct options {
     /// `host=... dbname=...`. Several hosts are tried in turn until one satisfies
     /// `target_session_attrs`, which is `read-write` by default: a standby may lag behind and not
     /// know the latest locks. Missing values come from the environment (PGHOST, ...), a service
-    /// file or a password file, as with every libpq program. `target_session_attrs=any` in a service
-    /// file counts as missing.
+    /// file or a password file, as with every libpq program. `target_session_attrs=any` in a
+    /// service file counts as missing.
     std::string connection{};
 
     table_names tables{};
