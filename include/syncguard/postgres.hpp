@@ -34,14 +34,17 @@ struct options {
     /// `host=... dbname=...`. Several hosts are tried in turn until one satisfies
     /// `target_session_attrs`, which is `read-write` by default: a standby may lag behind and not
     /// know the latest locks. Missing values come from the environment (PGHOST, ...), a service
-    /// file or a password file, as with every libpq program.
+    /// file or a password file, as with every libpq program. `target_session_attrs=any` in a
+    /// service file counts as missing.
     std::string connection{};
 
     table_names tables{};
 
     /// The maximum number of connections for concurrent operations; further operations wait. In
     /// addition, one connection is reserved for extensions, so that renewals do not wait behind
-    /// other operations, and one listens for releases once a caller has waited for a lock. A client
+    /// other operations, and one listens for releases once a caller has waited for a lock. While
+    /// other sessions keep an operation waiting on every connection of the pool, releases and
+    /// operations on other keys use the reserved connection, too, after extensions. A client
     /// that only waits has one connection, and none while the server refuses it for having too many
     /// clients. If a call was cancelled or took too long, its connection is kept until the answer
     /// comes, for up to five seconds; there may be up to `pool_size` such connections in addition.

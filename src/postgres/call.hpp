@@ -51,7 +51,8 @@ struct timed_call {
 
 /// The transaction that performs calls together, or one of them alone, with so much time left. Its
 /// first statement limits how long the others wait on the server: for advisory locks, for rows, and
-/// for tables, which the server locks while it parses and plans them.
+/// for tables, which the server locks while it parses and plans them. Where a call may wait for
+/// long, all its waits together end within that time.
 [[nodiscard]] transaction transaction_of(std::span<const timed_call> calls, bool alone,
                                          milliseconds time_left);
 

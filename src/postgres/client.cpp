@@ -44,6 +44,14 @@ constexpr milliseconds longest_pause{100};
 /// The error of a statement that waited for as long as `lock_timeout` permits.
 constexpr std::string_view sqlstate_of_long_wait = "55P03";
 
+/// After a step of its wall clock the server ends a statement by `statement_timeout` too early:
+/// with more time left than this. A server that does not answer in English is not understood; then
+/// the call fails.
+constexpr milliseconds left_at_the_limit{50};
+bool is_statement_timeout(const refusal& why) {
+    return why.sqlstate == "57014" && why.message.find("statement timeout") != std::string::npos;
+}
+
 /// How long the answer to an operation that was cancelled is waited for. Mostly it is there in a
 /// moment, and then nothing is left to be cleaned up.
 constexpr milliseconds patience_with_cancelled{100};
@@ -131,7 +139,7 @@ client::client(const options& store)
 
 client::~client() {
     // What is in there must be taken out before it is destroyed.
-    for (auto* const each : {&waiting_, &urgent_, &releases_, &alike_})
+    for (auto* const each : {&waiting_, &lone_, &urgent_, &releases_, &alike_})
         each->clear();
     lanes_.clear();
     held_back_.clear();
@@ -293,7 +301,8 @@ void client::leave_lane(operation& what) noexcept {
 
 operation_queue& client::queue_of(const operation& what) {
     if (what.is_urgent()) return urgent_;
-    if (!what.call_.takes_lists || what.call_.always_enters || what.alone_) return waiting_;
+    if (what.needs_lane()) return lone_;
+    if (!what.call_.takes_lists || what.alone_) return waiting_;
     return what.has_priority() ? releases_ : alike_;
 }
 
@@ -332,18 +341,41 @@ void client::end_overdue(time_point now) {
 // Who goes next, and where.
 
 bool client::somebody_waits() const {
-    return !waiting_.empty() || !urgent_.empty() || !releases_.empty() || !alike_.empty();
+    return !waiting_.empty() || !lone_.empty() || !urgent_.empty() || !releases_.empty() ||
+           !alike_.empty();
 }
 
 /// The queue whose front is sent next; null if none may be sent. Extensions and releases go before
 /// the others, which go in the order of their arrival.
-operation_queue* client::next_queue() {
+operation_queue* client::next_queue(bool may_wait_for_long) {
     if (!urgent_.empty()) return &urgent_;
     const bool may_send_list = lists_under_way() < most_lists_under_way;
     if (!releases_.empty() && may_send_list) return &releases_;
-    if (alike_.empty() || !may_send_list) return waiting_.empty() ? nullptr : &waiting_;
-    if (waiting_.empty()) return &alike_;
-    return alike_.front().turn_ < waiting_.front().turn_ ? &alike_ : &waiting_;
+    operation_queue* next = nullptr;
+    const auto consider = [&](operation_queue& queue) {
+        if (queue.empty()) return;
+        if (next == nullptr || queue.front().turn_ < next->front().turn_) next = &queue;
+    };
+    if (may_send_list) consider(alike_);
+    consider(waiting_);
+    if (may_wait_for_long) consider(lone_);
+    return next;
+}
+
+/// Whether every connection of the pool is in use by an operation that may wait on the server for
+/// long.
+bool client::pool_waits_for_others() const {
+    const auto waiting = std::count_if(links_.begin(), links_.end(), [](const auto& each) {
+        return !each->reserved && !each->listens && !each->busy_with.empty() &&
+               each->busy_with.front()->needs_lane();
+    });
+    return static_cast<std::size_t>(waiting) >= pool_size_;
+}
+
+bool client::wants_reserved_link() const {
+    if (extensions_come_) return true;
+    const bool others_wait = !waiting_.empty() || !releases_.empty() || !alike_.empty();
+    return others_wait && pool_waits_for_others();
 }
 
 std::size_t client::lists_under_way() const {
@@ -467,8 +499,13 @@ void client::send_waiting() {
     while (auto* const queue = next_queue()) {
         link* idle = usable_link(false);
         if (idle == nullptr) idle = usable_listening_link(queue->front());
-        if (idle == nullptr) return;
+        if (idle == nullptr) break;
         send(*idle, *queue);
+    }
+    if (!pool_waits_for_others()) return;
+    // None of these takes long, so that the next extension does not wait for long either.
+    if (auto* const queue = next_queue(false)) {
+        if (link* const kept = usable_link(true)) send(*kept, *queue);
     }
 }
 
@@ -555,15 +592,15 @@ void client::connect_if_needed(time_point now) {
         }
         if (!each->reserved && !each->ready) ++coming;
     }
-    if (extensions_come_ && kept < 1 + std::min<std::size_t>(kept_and_draining, 1) &&
+    if (wants_reserved_link() && kept < 1 + std::min<std::size_t>(kept_and_draining, 1) &&
         now >= keep_one_not_before_) {
         connect(true);
     }
     const std::size_t most_connections = pool_size_ + std::min(draining, pool_size_);
     const std::size_t lists =
         most_lists_under_way - std::min(most_lists_under_way, lists_under_way());
-    std::size_t wanted =
-        waiting_.size() + urgent_.size() + std::min(releases_.size() + alike_.size(), lists);
+    std::size_t wanted = waiting_.size() + lone_.size() + urgent_.size() +
+                         std::min(releases_.size() + alike_.size(), lists);
     if (wanted == 1 && connections == 0 && now < listening_link_is_free_by() &&
         may_use_listening_link(next_queue()->front())) {
         wanted = 0;
@@ -616,6 +653,9 @@ time_point client::next_wakeup(time_point now) const {
     }
     const bool wants_connection = somebody_waits() || lookout_.needs_connection(now);
     if (wants_connection && now < connect_not_before_) next = std::min(next, connect_not_before_);
+    if (now < keep_one_not_before_ && wants_reserved_link()) {
+        next = std::min(next, keep_one_not_before_);
+    }
     if (tasks_wanted() != 1) next = std::min<time_point>(next, now + longest_gathering);
     return std::min(next, lookout_.next_wakeup(now));
 }
@@ -744,15 +784,19 @@ void client::refuse(const operation_list& all, const refusal& why) {
     if (cure == remedy::again_without_names) named_statements_ = false;
     if (why.sqlstate == sqlstate_of_conflict) sets_settings_ = true;
     if (why.sqlstate == sqlstate_of_lock_shortage) lookout_.lower_all();
+    const auto now = steady_clock::now();
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ != operation::state::sent) continue;
+        const bool was_cut_short = is_statement_timeout(why) &&
+                                   now + left_at_the_limit < each->deadline_ &&
+                                   ++each->repetitions_ <= most_moves;
         // An operation that was sent in a list may wait for a shorter time than one that was sent
         // alone.
         const bool was_impatient =
             why.sqlstate == sqlstate_of_long_wait && each->call_.takes_lists && !each->alone_;
         each->alone_ = each->alone_ || cure != remedy::again_without_names;
         const bool goes_another_way =
-            all.size() > 1 || was_impatient || each->has_another_way(why.sqlstate);
+            all.size() > 1 || was_impatient || was_cut_short || each->has_another_way(why.sqlstate);
         const bool may_go_again = goes_another_way || cure == remedy::again ||
                                   (cure != remedy::none && ++each->repetitions_ <= most);
         if (!may_go_again) {
@@ -834,7 +878,7 @@ void client::on_no_connection(const lock_error& why) {
         operation& next = *each++;
         if (!outlasts(next)) fail(next.self_, why);
     }
-    for (auto* const queue : {&waiting_, &urgent_, &releases_, &alike_}) {
+    for (auto* const queue : {&waiting_, &lone_, &urgent_, &releases_, &alike_}) {
         for (auto each = queue->begin(); each != queue->end();) {
             operation& next = *each++;
             if (!outlasts(next)) fail(next.self_, why);

@@ -151,7 +151,7 @@ class operation : public net::order,
 
     [[nodiscard]] bool may_free_a_key() const noexcept;
     /// Whether it may wait on the server for long. Only one operation of each lane does so at a
-    /// time.
+    /// time, and none on the connection that is kept for extensions, except extensions.
     [[nodiscard]] bool needs_lane() const noexcept;
     [[nodiscard]] lane its_lane() const noexcept;
 
@@ -234,7 +234,9 @@ class client : public net::driven, private lookout::audience {
     void remember_end_of_lock(const operation& what) noexcept;
     void greet(link& which);
     void end_silent_greetings(time_point now);
-    [[nodiscard]] operation_queue* next_queue();
+    [[nodiscard]] operation_queue* next_queue(bool may_wait_for_long = true);
+    [[nodiscard]] bool pool_waits_for_others() const;
+    [[nodiscard]] bool wants_reserved_link() const;
     [[nodiscard]] bool somebody_waits() const;
 
     void on_reply(link& which, const row_list& rows);
@@ -291,6 +293,7 @@ class client : public net::driven, private lookout::audience {
     std::size_t news_taken_ = 0;
     std::vector<std::shared_ptr<net::order>> withdrawn_;
     operation_queue waiting_;
+    operation_queue lone_;  ///< Operations that may wait on the server for long.
     operation_queue urgent_;
     operation_queue releases_;  ///< Releases that may share a transaction.
     operation_queue alike_;     ///< Other operations that may share a transaction.

@@ -45,8 +45,7 @@ lookout::prospect lookout::watch(const std::string& key, time_point since) {
     watched& what = found->second;
     what.last_wanted = now;
     next_tidying_ = std::min<time_point>(next_tidying_, now + flags_stay_up);
-    return what.is_flagged && what.last_news >= since ? prospect::look_again
-                                                      : prospect::will_be_told;
+    return what.last_news >= since ? prospect::look_again : prospect::will_be_told;
 }
 
 void lookout::step(time_point now) {
@@ -155,12 +154,17 @@ void lookout::on_reply(const row_list& rows) {
 
 void lookout::take_flag(const std::string& key, watched& what, const row& answer) {
     const auto now = steady_clock::now();
-    what.is_flagged = answer.size() == 2 && answer[0] && answer[1] == "t";
-    if (what.is_flagged) {
+    const bool is_known = answer.size() == 2 && answer[0];
+    what.is_flagged = is_known && answer[1] == "t";
+    // From now on notifications of the key arrive: while another role holds the flag in exclusive
+    // mode, every release of the key notifies.
+    if (is_known && (what.is_flagged || what.number.empty())) {
         what.number = *answer[0];
-        what.refused_since.reset();
         what.last_news = now;
         told_.look_again(key);
+    }
+    if (what.is_flagged) {
+        what.refused_since.reset();
         return;
     }
     if (!what.refused_since) what.refused_since = now;

@@ -69,8 +69,10 @@ constexpr std::array known_errors{
     known_error{"55P03", error_code::network_timeout, remedy::none,
                 "others who use the same key were in the way for too long; pg_locks and "
                 "pg_stat_activity tell who"},
-    known_error{"57014", error_code::network_timeout, remedy::none,
-                "the statement was cancelled by the server"},
+    known_error{
+        "57014", error_code::network_timeout, remedy::none,
+        "the server cancelled the statement at the end of the call, or for an administrator; "
+        "pg_locks and pg_stat_activity tell who was in the way"},
     // The server itself closes the connection with one of these.
     known_error{"57P", error_code::service_unavailable, remedy::ask,
                 "the server is shutting down or starting up; try again soon"},

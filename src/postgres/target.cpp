@@ -6,9 +6,11 @@
 
 #include <boost/asio/ip/address.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <memory>
+#include <new>
 
 #include <libpq-fe.h>
 
@@ -70,7 +72,41 @@ std::map<std::string, std::string> parse(const std::string& connection) {
     return settings_in(list);
 }
 
-/// Takes a setting out; what is not said comes from the environment.
+/// The values that libpq would use for a connection with these settings, including those of the
+/// service file, which no other function of libpq reads for a service that the settings name.
+/// Nothing is sent: libpq reads all values and then refuses the one that does not exist.
+std::map<std::string, std::string> values_by_service(std::map<std::string, std::string> settings) {
+    constexpr const char* refused = "channel_binding";
+    constexpr const char* no_value = "not a value";
+    settings[refused] = no_value;
+    std::vector<const char*> keywords;
+    std::vector<const char*> values;
+    for (const auto& [keyword, value] : settings) {
+        keywords.push_back(keyword.c_str());
+        values.push_back(value.c_str());
+    }
+    keywords.push_back(nullptr);
+    values.push_back(nullptr);
+    struct finisher {
+        void operator()(PGconn* session) const noexcept { PQfinish(session); }
+    };
+    const std::unique_ptr<PGconn, finisher> session(
+        PQconnectStartParams(keywords.data(), values.data(), 0));
+    if (!session) throw std::bad_alloc();
+    const setting_list list(PQconninfo(session.get()));
+    if (!list) throw std::bad_alloc();
+    auto found = settings_in(list);
+    if (const auto value = found.extract(refused); !value || value.mapped() != no_value) {
+        std::string problem = PQerrorMessage(session.get());
+        problem.erase(std::min(problem.find('\n'), problem.size()));
+        throw lock_error(
+            error_code::invalid_argument,
+            "libpq cannot read the service of the connection for PostgreSQL: " + problem);
+    }
+    return found;
+}
+
+/// Takes a setting out; what is not said comes from the environment or from the service file.
 std::string take(std::map<std::string, std::string>& said,
                  const std::map<std::string, std::string>& defaults, const char* name) {
     if (const auto own = said.extract(name)) return own.mapped();
@@ -117,10 +153,9 @@ bool candidate::needs_lookup() const {
 
 target::target(const options& store)
     : settings(parse(store.connection)), connect_timeout(store.connect_timeout) {
-    // A service file has a say in everything: then only libpq knows.
-    const bool by_service = settings.contains("service");
-    const auto defaults = by_service ? std::map<std::string, std::string>()
-                                     : settings_in(setting_list(PQconndefaults()));
+    const bool by_service = settings.contains("service") || std::getenv("PGSERVICE") != nullptr;
+    const auto defaults =
+        by_service ? values_by_service(settings) : settings_in(setting_list(PQconndefaults()));
     const auto hosts = split(take(settings, defaults, "host"));
     const auto addresses = split(take(settings, defaults, "hostaddr"));
     const auto ports = split(take(settings, defaults, "port"));
@@ -135,7 +170,7 @@ target::target(const options& store)
                               .address = i < addresses.size() ? addresses[i] : std::string(),
                               .port = part(ports, i)});
     }
-    where = by_service ? "PostgreSQL by service file" : describe(candidates);
+    where = describe(candidates);
 
     if (const auto seconds = settings.extract("connect_timeout")) {
         const std::string& text = seconds.mapped();
@@ -153,8 +188,10 @@ target::target(const options& store)
     settings["client_encoding"] = "UTF8";
     settings.try_emplace("fallback_application_name", "syncguard");
     // A standby that lags behind still shows released locks, and does not show the newest ones.
-    const bool may_be_chosen = by_service || std::getenv("PGSERVICE") != nullptr ||
-                               std::getenv("PGTARGETSESSIONATTRS") != nullptr;
+    // libpq does not tell its own default from the same value in a service file.
+    const auto attributes = defaults.find("target_session_attrs");
+    const bool may_be_chosen = std::getenv("PGTARGETSESSIONATTRS") != nullptr ||
+                               (attributes != defaults.end() && attributes->second != "any");
     if (!may_be_chosen) {
         settings.try_emplace("target_session_attrs", "read-write");
     }

@@ -55,6 +55,16 @@ class postgres_sessions : public postgres_fault {
 
     static std::string key(int i) { return "k" + std::to_string(i); }
 
+    /// Calls for free keys, and for a lock that is held, are performed soon.
+    static void expect_service_by(const any_backend& locks, lease<any_capabilities>& held) {
+        const call_options soon{.timeout = 2s};
+        for (int i = 0; i < 20; ++i)
+            EXPECT_TRUE(locks.acquire("free" + key(i), {.timeout = soon.timeout}));
+        EXPECT_FALSE(locks.is_locked("free", soon));
+        EXPECT_TRUE(held.extend({.ttl = 60s, .timeout = soon.timeout}).ok);
+        EXPECT_TRUE(held.release(soon).ok);
+    }
+
     static void store_expired_lock(const std::string& key) {
         server().run("INSERT INTO syncguard_locks VALUES ($1, $2, 2, 1, '000000000000001', $1)",
                      {key, lock_id::generate().to_string()});
@@ -173,6 +183,41 @@ TEST_F(postgres_sessions, a_wait_for_a_table_ends_with_its_call_though_it_cannot
         "LOCK TABLE syncguard_locks IN ACCESS EXCLUSIVE MODE");
 }
 
+TEST_F(postgres_sessions, several_waits_of_one_call_end_with_it_though_they_cannot_be_cancelled) {
+    constexpr milliseconds timeout{4'000};
+    store_expired_lock("k");
+    server().run("INSERT INTO syncguard_fence_counters VALUES ('fence:k', 1, 'k')");
+    auto with_key = server().connect();
+    with_key.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
+    auto with_counter = server().connect();
+    with_counter.run("BEGIN; SELECT * FROM syncguard_fence_counters FOR UPDATE");
+    auto with_row = server().connect();
+    with_row.run("BEGIN; SELECT * FROM syncguard_locks FOR UPDATE");
+    const auto locks = open(5s, 1);
+    EXPECT_FALSE(locks.is_locked("warm-up"));
+    proxy_.refuse_connections();
+
+    const auto begin = steady_clock::now();
+    const auto until = [&](milliseconds then) {
+        EXPECT_TRUE(eventually([&] { return steady_clock::now() >= begin + then; }));
+        EXPECT_EQ(waiting_sessions(), 1) << "after " << then.count() << " ms";
+    };
+    std::jthread calling([&] {
+        expect_error(error_code::network_timeout,
+                     [&] { (void)locks.acquire("k", {.ttl = 60s, .timeout = timeout}); });
+    });
+    until(timeout * 3 / 8);
+    with_key.run("COMMIT");
+    until(timeout * 6 / 8);
+    with_counter.run("COMMIT");
+    calling.join();
+    const auto left = begin + timeout + margin - steady_clock::now();
+    EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; },
+                           std::chrono::duration_cast<milliseconds>(left)))
+        << waiting_sessions();
+    with_row.run("COMMIT");
+}
+
 TEST_F(postgres_sessions, cancelled_acquisitions_of_a_key_that_is_stuck_leave_none_behind) {
     expect_no_session_after_cancellations(
         "SELECT pg_advisory_xact_lock(hashtext('k' || i)) FROM generate_series(0, 9) i");
@@ -228,6 +273,31 @@ TEST_F(postgres_sessions, of_the_calls_for_a_stuck_key_one_has_a_connection) {
             EXPECT_TRUE(locks.acquire(key(i), {.timeout = 2s}));
         EXPECT_TRUE(held->release({.timeout = 2s}).ok);
         EXPECT_EQ(waiting_sessions(), 1);
+        other.run("COMMIT");
+    }
+}
+
+TEST_F(postgres_sessions, stuck_keys_that_take_the_whole_pool_hold_up_no_calls_for_other_keys) {
+    for (const int pool : {1, 3}) {
+        SCOPED_TRACE(pool);
+        const auto locks = open(20s, static_cast<std::size_t>(pool));
+        auto held = locks.acquire("held", {.ttl = 60s});
+        auto other = server().connect();
+        other.run(
+            "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k' || i)) "
+            "FROM generate_series(0, 9) AS i");
+        std::vector<std::jthread> crowd;
+        // One more than the pool has connections: that call waits in front of the others.
+        for (int i = 0; i <= pool; ++i) {
+            crowd.emplace_back([&, i] {
+                EXPECT_NO_THROW((void)locks.acquire(key(i), {.ttl = 60s, .timeout = 20s}));
+            });
+        }
+        EXPECT_TRUE(eventually([&] { return waiting_sessions() == pool; }));
+        EXPECT_NO_THROW(expect_service_by(locks, *held));
+        EXPECT_EQ(waiting_sessions(), pool);
+        // In addition to the pool there is one connection.
+        EXPECT_TRUE(eventually([&] { return sessions() == pool + 1; })) << sessions();
         other.run("COMMIT");
     }
 }

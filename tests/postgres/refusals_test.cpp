@@ -1,5 +1,6 @@
 /// What the server refuses, what is tried again, and what a pooler may change.
 #include "on_postgres.hpp"
+#include "service_file.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_proxy.hpp"
@@ -37,6 +38,21 @@ TEST_F(postgres_refusals, a_server_that_only_reads_is_unavailable) {
     ASSERT_TRUE(failure);
     EXPECT_NE(std::string(failure->what()).find("only reads"), std::string::npos)
         << failure->what();
+}
+
+TEST_F(postgres_refusals, a_server_that_only_reads_is_unavailable_by_service_too) {
+    const std::string place =
+        "host=localhost\nhostaddr=127.0.0.1\nport=" + std::to_string(server().port()) +
+        "\nuser=postgres\ndbname=postgres\nsslmode=disable\n";
+    const service_file file("[writes]\n" + place + "[reads]\n" + place +
+                            "options=-c default_transaction_read_only=on\n");
+    EXPECT_TRUE(open({.connection = "service=writes"}).acquire("k")->release().ok);
+    for (const auto* connection : {"service=reads", "application_name=by_environment"}) {
+        ASSERT_EQ(::setenv("PGSERVICE", "reads", 1), 0);
+        expect_error(error_code::service_unavailable,
+                     [&] { (void)open({.connection = connection}).is_locked("k"); });
+    }
+    EXPECT_FALSE(open({.connection = "service=reads target_session_attrs=any"}).is_locked("k"));
 }
 
 TEST_F(postgres_refusals, a_session_that_only_reads_from_now_on_is_left) {
@@ -362,6 +378,8 @@ TEST_F(postgres_refusals, a_pooler_may_give_every_transaction_another_session) {
 TEST_F(postgres_refusals, an_acquisition_that_a_pooler_ends_after_its_commit_is_granted) {
     transaction_pooler pooler(server().port());
     const auto backend = open({.connection = server().url_at(pooler.port())});
+    // From then on it sends no names of prepared statements, which another session may not have.
+    EXPECT_TRUE(backend.acquire("warm-up")->release().ok);
     for (const std::string sqlstate : {"08P01", "57P01"}) {
         pooler.fail_next_transaction(sqlstate, "k" + sqlstate);
         const auto lease = backend.acquire("k" + sqlstate, {.ttl = 60s});

@@ -1,5 +1,6 @@
 /// PostgreSQL URLs and what is read from connection strings.
 #include "../../src/postgres/target.hpp"
+#include "service_file.hpp"
 #include "support/expect_error.hpp"
 
 #include <gtest/gtest.h>
@@ -88,6 +89,54 @@ TEST(postgres_target, asks_for_a_server_that_writes_unless_another_is_wanted) {
     ASSERT_EQ(::setenv("PGTARGETSESSIONATTRS", "any", 1), 0);
     EXPECT_FALSE(target({.connection = "host=a"}).settings.contains("target_session_attrs"));
     ASSERT_EQ(::unsetenv("PGTARGETSESSIONATTRS"), 0);
+}
+
+TEST(postgres_target, by_service_has_the_hosts_of_the_service_file) {
+    const service_file file(
+        "[main]\nhost=a.example,b.example\nport=7,8\nuser=u\npassword=secret\n");
+    const auto expect_hosts_of = [](const target& read) {
+        ASSERT_EQ(read.candidates.size(), 2U);
+        EXPECT_EQ(read.candidates[0].host, "a.example");
+        EXPECT_EQ(read.candidates[1].port, "8");
+        EXPECT_TRUE(read.candidates[0].needs_lookup());
+        EXPECT_EQ(read.where, "PostgreSQL at a.example:7, b.example:8");
+    };
+    expect_hosts_of(target({.connection = "service=main"}));
+    expect_hosts_of(target({.connection = "postgres://?service=main"}));
+    const target other({.connection = "service=main host=c.example port=9"});
+    EXPECT_EQ(other.where, "PostgreSQL at c.example:9");
+    ASSERT_EQ(::setenv("PGSERVICE", "main", 1), 0);
+    expect_hosts_of(target({.connection = "dbname=d"}));
+}
+
+TEST(postgres_target, by_service_asks_for_a_server_that_writes_unless_another_is_wanted) {
+    const service_file file("[main]\nhost=a\n[second]\nhost=a\ntarget_session_attrs=standby\n");
+    const auto wanted = [](const std::string& connection) {
+        const auto settings = target({.connection = connection}).settings;
+        const auto found = settings.find("target_session_attrs");
+        return found == settings.end() ? "the service's" : found->second;
+    };
+    EXPECT_EQ(wanted("service=main"), "read-write");
+    EXPECT_EQ(wanted("service=main target_session_attrs=any"), "any");
+    EXPECT_EQ(wanted("service=second"), "the service's");
+    ASSERT_EQ(::setenv("PGSERVICE", "main", 1), 0);
+    EXPECT_EQ(wanted(""), "read-write");
+    ASSERT_EQ(::setenv("PGSERVICE", "second", 1), 0);
+    EXPECT_EQ(wanted(""), "the service's");
+}
+
+TEST(postgres_target, by_a_service_that_is_not_there_is_refused) {
+    const service_file file("[main]\nhost=a\n");
+    const auto expect_refused = [](const std::string& connection) {
+        const auto failure =
+            expect_error(error_code::invalid_argument, [&] { target({.connection = connection}); });
+        ASSERT_TRUE(failure);
+        EXPECT_NE(std::string(failure->what()).find("absent"), std::string::npos);
+        EXPECT_EQ(std::string(failure->what()).find("hunter2"), std::string::npos);
+    };
+    expect_refused("service=absent password=hunter2");
+    ASSERT_EQ(::setenv("PGSERVICE", "absent", 1), 0);
+    expect_refused("password=hunter2");
 }
 
 TEST(postgres_target, refuses_numbers_of_hosts_and_ports_that_do_not_match) {

@@ -101,6 +101,28 @@ TEST_F(waiting_on_postgres, a_flag_that_cannot_be_had_leaves_other_keys_alone) {
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
 }
 
+TEST_F(waiting_on_postgres, a_release_wakes_though_the_flag_of_its_key_cannot_be_had) {
+    auto other = server().connect();
+    other.run("SELECT pg_advisory_lock(1937337955, hashtext('k'))");
+    const auto id = take(open(), "k", 600s);
+    auto options = hardly_ever_retrying();
+    options.timeout = 20s;
+    std::jthread waiting([&] {
+        const auto locks = open({.connection = server().url() + "&application_name=without_flag"});
+        EXPECT_NO_THROW(EXPECT_TRUE(acquire_with_retries(locks, "k", options).valid()));
+    });
+    // The transaction that was refused the flag has ended.
+    EXPECT_TRUE(eventually([] {
+        return server().value(
+                   "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' "
+                   "AND application_name = 'without_flag' "
+                   "AND query LIKE '%advisory_lock_shared%'") == "1";
+    }));
+    EXPECT_TRUE(open().release(id).ok);
+    waiting.join();
+    other.run("SELECT pg_advisory_unlock_all()");
+}
+
 TEST_F(waiting_on_postgres, waits_for_many_keys_take_few_of_the_servers_locks) {
     constexpr int keys = 80;
     const auto locks = open();
