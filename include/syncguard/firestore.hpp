@@ -99,9 +99,8 @@ inline constexpr milliseconds skew_to_refuse{500};
                                             milliseconds timeout = milliseconds{5'000});
 
 /// Connections are made when they are needed, kept for further requests and shared by any number of
-/// threads. A blocking caller does the I/O itself, for others too; completions, `on_warning` and
-/// `on_release_error` may therefore run on a thread that is inside a call of its own. They must not
-/// wait for what such a thread may hold.
+/// threads. A blocking caller does the I/O itself, for others too; completions may therefore run on
+/// a thread that is inside a call of its own. They must not wait for what such a thread may hold.
 ///
 /// An acquisition reads the lock and its fence counter, and writes both in one commit that takes
 /// effect only if neither has changed meanwhile; where one has, it reads again. A release or an

@@ -76,8 +76,10 @@ struct release_error_context {
 using release_error_handler =
     std::function<void(const lock_error& error, const release_error_context& context)>;
 
-/// Receives warnings for the operator. The text holds hashes, never keys or lock ids. It may be
-/// called from any thread; what it throws is swallowed.
+/// Receives warnings for the operator. The text holds hashes of keys, never keys, lock ids or their
+/// hashes. It is called on threads of the library that run only handlers, never inside a call;
+/// calls may overlap, and the last ones may come after the backend has ended. What it throws is
+/// swallowed.
 using warning_handler = std::function<void(std::string_view message)>;
 
 /// Options that all backends share.

@@ -75,9 +75,9 @@ class postgres_engine;
 
 /// Every operation is one transaction in one round trip, on one of a few connections that are made
 /// when they are needed. Nothing is kept in a session that an operation relies on: a transaction
-/// pooler may stand in between. A blocking caller does the I/O itself, for others too; completions,
-/// `on_warning` and `on_release_error` may therefore run on a thread that is inside a call of its
-/// own. They must not wait for what such a thread may hold.
+/// pooler may stand in between. A blocking caller does the I/O itself, for others too; completions
+/// may therefore run on a thread that is inside a call of its own. They must not wait for what such
+/// a thread may hold.
 ///
 /// What was granted is as durable as a commit: with the server's usual settings (`fsync` and
 /// `synchronous_commit` on) fences rise across its crash.

@@ -70,8 +70,8 @@ struct options {
 
 /// One connection, made at the first operation and again when it was lost, serves any number of
 /// threads: operations that are ready together travel together. A blocking caller does the I/O
-/// itself, for others too; completions, `on_warning` and `on_release_error` may therefore run on a
-/// thread that is inside a call of its own. They must not wait for what such a thread may hold.
+/// itself, for others too; completions may therefore run on a thread that is inside a call of its
+/// own. They must not wait for what such a thread may hold.
 ///
 /// A lock's keys are set with the TTL itself, so it is gone from the server at its end; the
 /// tolerance that other stores grant has nothing to act on. Fence counters live as long as the

@@ -202,6 +202,7 @@ backend_core::lease_pointer backend_core::conclude_acquire(call& made, const out
 }
 
 void backend_core::release_in_background(const lock_id& id, std::string_view key) const {
+    const deferred_cancellation whole_call;
     auto owned_key = std::make_shared<const std::string>(key);
     const std::string_view stable_key = *owned_key;
     const auto deadline =
@@ -325,6 +326,7 @@ std::optional<lock_record> backend_core::lookup_id(std::string_view id, const ca
 
 template <class Result, class Prepare, class Conclude>
 void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept {
+    const deferred_cancellation whole_call;
     completion finish;
     std::shared_ptr<call> made;
     try {

@@ -24,10 +24,10 @@ void warn_if_fence_runs_out(const fence& granted, std::string_view key,
     static const fence warn_after = fence::from_counter(fence::warn_counter);
     if (granted <= warn_after) return;
     try {
-        warn(on_warning, "the fence counter of the key with hash " + hash_key(key) + " is at " +
-                             granted.to_string() + "; acquisitions fail beyond " +
-                             fence::from_counter(fence::max_counter).to_string() +
-                             ". Plan to move to a new key or key prefix");
+        warn_later(on_warning, "the fence counter of the key with hash " + hash_key(key) +
+                                   " is at " + granted.to_string() + "; acquisitions fail beyond " +
+                                   fence::from_counter(fence::max_counter).to_string() +
+                                   ". Plan to move to a new key or key prefix");
     } catch (...) {  // no memory for the text
     }
 }

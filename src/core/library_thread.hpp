@@ -17,6 +17,11 @@ class signals_blocked {
     signals_blocked& operator=(const signals_blocked&) = delete;
     ~signals_blocked();
 
+    /// Whether there is a signal that the thread would receive without this object.
+    [[nodiscard]] bool any_pending() const noexcept;
+    /// Lets the thread receive such signals now: their handlers have run when this returns.
+    void receive_pending() const noexcept;
+
   private:
     sigset_t before_{};
 };

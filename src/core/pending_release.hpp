@@ -1,11 +1,11 @@
-/// Asynchronous releases that the end of the program waits for.
+/// Asynchronous releases and warnings that the end of the program waits for.
 #pragma once
 
 namespace syncguard {
 
-/// An asynchronous release under way. While one exists, the normal end of the program (`exit`, or a
-/// return from `main`) waits for at most a second. Often no caller waits for the release of a
-/// destroyed lease, and without this the lock would stay until its TTL ends.
+/// An asynchronous release or a warning under way. While one exists, the normal end of the program
+/// (`exit`, or a return from `main`) waits for at most a second. Often no caller waits for the
+/// release of a destroyed lease, and without this the lock would stay until its TTL ends.
 class pending_release {
   public:
     /// Throws `std::bad_alloc`.

@@ -1,5 +1,4 @@
 #include "background_thread.hpp"
-#include "lease_keeper.hpp"
 #include "warning.hpp"
 
 #include <syncguard/key.hpp>
@@ -169,16 +168,13 @@ class telemetry_engine : public engine {
     [[nodiscard]] bool flush(milliseconds timeout) { return events_.flush(timeout); }
 
   private:
-    /// On another thread: the caller that ends the engine may hold a mutex that the handler needs.
     void warn_of(std::size_t dropped) noexcept {
         try {
-            lease_keeper::of_this_process().handlers().post([on_warning = std::move(on_warning_),
-                                                             count = std::to_string(dropped)] {
-                warn(on_warning, count +
-                                     " telemetry events were dropped at the end of their backend, "
-                                     "because on_event did not return in time");
-            });
-        } catch (...) {  // no memory to warn with
+            warn_later(on_warning_,
+                       std::to_string(dropped) +
+                           " telemetry events were dropped at the end of their backend, because "
+                           "on_event did not return in time");
+        } catch (...) {  // no memory for the text
         }
     }
 

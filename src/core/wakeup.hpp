@@ -1,6 +1,7 @@
 /// Lets a thread wake an event loop: a file descriptor that becomes readable.
 #pragma once
 
+#include "deferred_cancellation.hpp"
 #include "file_descriptor.hpp"
 
 #include <sys/eventfd.h>
@@ -17,6 +18,7 @@ class wakeup {
     [[nodiscard]] int fd() const noexcept { return event_.get(); }
 
     void notify() const noexcept {
+        const deferred_cancellation whole_call;
         // Can fail only when the counter is full, and then the loop is awake already.
         (void)!::eventfd_write(event_.get(), 1);
     }

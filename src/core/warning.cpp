@@ -1,17 +1,34 @@
 #include "warning.hpp"
 
+#include "deferred_cancellation.hpp"
+#include "lease_keeper.hpp"
+#include "pending_release.hpp"
+
 #include <iostream>
+#include <memory>
+#include <utility>
 
 namespace syncguard {
 
-void warn(const warning_handler& on_warning, const std::string& message) noexcept {
+namespace {
+
+void warn(const warning_handler& on_warning, const std::string& message) {
+    if (on_warning) {
+        on_warning(message);
+    } else {
+        std::cerr << "syncguard: warning: " + message + "\n";
+    }
+}
+
+}  // namespace
+
+void warn_later(const warning_handler& on_warning, std::string message) noexcept {
+    const deferred_cancellation whole_call;
     try {
-        if (on_warning) {
-            on_warning(message);
-        } else {
-            std::cerr << "syncguard: warning: " + message + "\n";
-        }
-    } catch (...) {  // what was to be warned of goes on
+        lease_keeper::of_this_process().handlers().post(
+            [on_warning, message = std::move(message),
+             awaited_at_exit = std::make_shared<pending_release>()] { warn(on_warning, message); });
+    } catch (...) {  // no memory to warn with: the operation goes on
     }
 }
 

@@ -7,7 +7,9 @@
 
 namespace syncguard {
 
-/// Tells the handler, or the standard error if there is none. A warning fails nothing.
-void warn(const warning_handler& on_warning, const std::string& message) noexcept;
+/// Passes a warning to the handler, or to the standard error if there is none, on a thread that
+/// runs only handlers: the calling thread may perform the I/O of other callers, or hold a mutex
+/// that the handler needs. The normal end of the program waits for it for at most a second.
+void warn_later(const warning_handler& on_warning, std::string message) noexcept;
 
 }  // namespace syncguard

@@ -328,7 +328,7 @@ lock_store::awaitable<std::vector<stored_lock>> lock_store::search(const lock_id
     std::string body = encode_search(names_.locks_collection(), id);
     const auto answer = co_await answer_to("runQuery", std::move(body), limits);
     auto found = decode_search(answer);
-    if (found.size() > 1) warn_of_duplicates(found, id);
+    if (found.size() > 1) warn_of_duplicates(found);
     co_return found;
 }
 
@@ -376,29 +376,30 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(commit_request wh
 
 // Warnings.
 
-void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found,
-                                    const lock_id& id) const {
+/// Leaves out the id's hash, from which most of the id can be computed.
+void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found) const {
     std::string keys;
     for (const auto& each : found)
         keys += (keys.empty() ? "" : ", ") + hash_key(each.record.key);
-    warn(on_warning_, "several locks in " + server_.where() + " have the id with hash " +
-                          hash_key(id.str()) + ": those of the keys with hashes " + keys +
-                          ". Something else than SyncGuard writes to the collection");
+    warn_later(on_warning_, "several locks in " + server_.where() +
+                                " have the same id: those of the keys with hashes " + keys +
+                                ". Something else than SyncGuard writes to the collection");
 }
 
 void lock_store::mind_the_clock() {
     if (!server_.clocks().value() && !server_.is_emulator() && !has_warned_of_no_time_) {
         has_warned_of_no_time_ = true;
-        warn(on_warning_, "the answers of " + server_.where() +
-                              " do not tell the time: whether this host's clock is right cannot be "
-                              "checked");
+        warn_later(on_warning_,
+                   "the answers of " + server_.where() +
+                       " do not tell the time: whether this host's clock is right cannot be "
+                       "checked");
     }
     const auto skew = server_.clocks().confirmed();
     const bool is_wrong = skew >= skew_to_warn_of;
     if (is_wrong && !has_warned_of_clock_) {
-        warn(on_warning_, "this host's clock differs from that of " + server_.where() +
-                              " by at least " + std::to_string(skew.count()) +
-                              " ms; locks need synchronised clocks: check NTP");
+        warn_later(on_warning_, "this host's clock differs from that of " + server_.where() +
+                                    " by at least " + std::to_string(skew.count()) +
+                                    " ms; locks need synchronised clocks: check NTP");
     }
     has_warned_of_clock_ = is_wrong;
 }

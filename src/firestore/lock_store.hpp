@@ -100,7 +100,7 @@ class lock_store {
     [[nodiscard]] awaitable<outcome> change_owned(Change change, std::string_view key,
                                                   net::interruption& limits, attempts& so_far);
 
-    void warn_of_duplicates(const std::vector<stored_lock>& found, const lock_id& id) const;
+    void warn_of_duplicates(const std::vector<stored_lock>& found) const;
     void mind_the_clock();
     [[nodiscard]] bool suspects_clock() const;
     [[nodiscard]] bool may_have_wrong_clock() const;

@@ -94,13 +94,16 @@ http_pool::http_pool(asio::io_context& context, settings how, lazy_tls_context* 
 
 asio::awaitable<http_response> http_pool::call(const http_request& what, interruption& limits) {
     auto kept = co_await take(limits);
+    // A call that pauses must keep no place from calls that have priority.
+    while (!kept && must_pause(limits)) {
+        give_back(nullptr);
+        co_await limits.pause(open_not_before_ - steady_clock::now());
+        kept = co_await take(limits);
+    }
     place mine(*this, std::move(kept), limits);
     while (true) {
         const bool is_fresh = mine.connection == nullptr;
         if (is_fresh) {
-            if (const auto delay = open_not_before_ - steady_clock::now(); delay > delay.zero()) {
-                co_await limits.pause(delay);
-            }
             mine.connection =
                 std::make_unique<http_connection>(context_, how_.origin, how_.where,
                                                   tls_ == nullptr ? nullptr : &tls_->get(), shown_);
@@ -150,6 +153,10 @@ std::unique_ptr<http_connection> http_pool::take_idle() {
         --places_taken_;
     }
     return nullptr;
+}
+
+bool http_pool::must_pause(const interruption& limits) const {
+    return !limits.has_priority() && steady_clock::now() < open_not_before_;
 }
 
 void http_pool::note_interruption() {

@@ -55,8 +55,10 @@ class http_pool {
     [[nodiscard]] std::unique_ptr<http_connection> take_idle();
     void give_back(std::unique_ptr<http_connection> connection);
     /// Delays new connections after calls that were interrupted. Otherwise callers whose time is
-    /// shorter than the server's answers would open a connection with each call.
+    /// shorter than the server's answers would open a connection with each call. Calls that have
+    /// priority do not wait for that.
     void note_interruption();
+    [[nodiscard]] bool must_pause(const interruption& limits) const;
 
     boost::asio::io_context& context_;
     const settings how_;

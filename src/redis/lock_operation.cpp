@@ -87,6 +87,7 @@ std::optional<operation::patience> lock_operation::wait_after(const script_reply
     const auto now = std::chrono::steady_clock::now();
     if (!lingers(now)) return {};
     answer(reply);
+    // The decoder has refused times whose sum overflows.
     if (inquiry_.failure) return {};
     const milliseconds lasts = inquiry_.answer.locked_for.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, shortest_pause));

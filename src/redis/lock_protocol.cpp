@@ -192,15 +192,19 @@ struct decoder {
     }
 
     /// By the server's clock, which may show any time: refuses a sum that overflows.
-    [[nodiscard]] unix_time end_of(milliseconds ttl) const {
-        if (server_time > unix_time::max() - ttl) refuse();
-        return server_time + ttl;
+    [[nodiscard]] unix_time end_of(milliseconds time) const {
+        if (server_time > unix_time::max() - time) refuse();
+        return server_time + time;
     }
 
     outcome operator()(const acquire_request& what) const {
         const auto counter = code();
         if (counter == std::numeric_limits<std::int64_t>::min()) refuse();
-        if (counter <= 0) return outcome::locked(milliseconds(-counter));
+        if (counter <= 0) {
+            const milliseconds lasts(-counter);
+            (void)end_of(lasts);
+            return outcome::locked(lasts);
+        }
         if (counter > std::int64_t{fence::max_counter}) refuse();
         const auto token = fence::from_counter(static_cast<std::uint64_t>(counter));
         return outcome::granted(end_of(what.ttl), token);

@@ -182,32 +182,44 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& what, const call
 }
 
 outcome sqlite_engine::perform_once(const request& req, const call_limits& limits) {
+    // Otherwise a signal handler could run while this thread has the turn, the connection or the
+    // file's write lock, and renewals would wait for the handler.
+    const signals_blocked signals;
     std::optional<passage> turn;
     if (!begins_with_a_write(req)) {
-        attempt first = try_at_once(req, limits, turn);
+        attempt first = try_at_once(req, limits, turn, signals);
         if (auto* const answer = std::get_if<outcome>(&first)) return std::move(*answer);
     }
-    if (!turn) turn.emplace(*turns_, limits, rank_of(req));
+    if (!turn) turn.emplace(*turns_, limits, rank_of(req), &signals);
     pacing_.leave_gap_if_due();
     for (int tries = 0;; ++tries) {
-        attempt next = try_at_once(req, limits, turn);
+        attempt next = try_at_once(req, limits, turn, signals);
         if (auto* const answer = std::get_if<outcome>(&next)) return std::move(*answer);
         pause(std::get<obstacle>(next), tries, rank_of(req), limits);
-        turn->let_higher_ranks_pass(limits);
+        if (signals.any_pending()) {
+            turn.reset();
+            signals.receive_pending();
+            turn.emplace(*turns_, limits, rank_of(req), &signals);
+        } else {
+            turn->let_higher_ranks_pass(limits);
+        }
     }
 }
 
 sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call_limits& limits,
-                                                  std::optional<passage>& turn) {
-    // All other writers wait for the call that has the turn, so it passes before lookups.
-    const passage alone(*gate_, limits, turn ? precedence::extension : precedence::other);
+                                                  std::optional<passage>& turn,
+                                                  const signals_blocked& signals) {
+    // All other writers wait for the call that has the turn, so it passes before lookups, and
+    // receives no signals while it waits.
+    const passage alone(*gate_, limits, turn ? precedence::extension : precedence::other,
+                        turn ? nullptr : &signals);
     try {
         session& open = open_session();
         const auto* const acquisition = std::get_if<acquire_request>(&req);
         if (acquisition != nullptr && !turn) {
             if (auto answer = answer_if_locked(open, *acquisition)) return std::move(*answer);
             if (!turns_->try_enter()) return obstacle::needs_turn;
-            turn.emplace(*turns_, std::adopt_lock, rank_of(req));
+            turn.emplace(*turns_, std::adopt_lock, rank_of(req), &signals);
             if (pacing_.is_gap_due()) return obstacle::needs_turn;
         }
         outcome answer = std::visit([&](const auto& typed) { return apply(open, typed); }, req);

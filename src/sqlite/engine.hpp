@@ -78,7 +78,7 @@ class sqlite_engine : public engine, private fork_participant {
     /// Does not wait for other processes. An acquisition without a turn takes one if it is free,
     /// and keeps it.
     [[nodiscard]] attempt try_at_once(const request& req, const call_limits& limits,
-                                      std::optional<passage>& turn);
+                                      std::optional<passage>& turn, const signals_blocked& signals);
     void pause(obstacle met, int tries, precedence rank, const call_limits& limits) const;
     [[nodiscard]] session& open_session();
     void sweep_now_and_then(session& open) noexcept;

@@ -15,9 +15,12 @@ namespace {
 /// would halve the throughput.
 constexpr std::chrono::milliseconds longest_overtaking{1};
 
+/// How long a waiting caller may leave signals pending.
+constexpr std::chrono::milliseconds longest_signal_delay{100};
+
 }  // namespace
 
-void gate::enter(const call_limits& limits, precedence rank) {
+void gate::enter(const call_limits& limits, precedence rank, const signals_blocked* signals) {
     std::unique_lock guard(mutex_);
     if (!taken_) {
         taken_ = true;
@@ -25,7 +28,7 @@ void gate::enter(const call_limits& limits, precedence rank) {
     }
     waiter self;
     queue_of(rank).push_back(&self);
-    wait(guard, self, rank, limits);
+    wait(guard, self, rank, limits, signals);
 }
 
 bool gate::try_enter() noexcept {
@@ -46,7 +49,8 @@ void gate::leave() noexcept {
     open();
 }
 
-void gate::let_higher_ranks_pass(const call_limits& limits, precedence rank) {
+void gate::let_higher_ranks_pass(const call_limits& limits, precedence rank,
+                                 const signals_blocked* signals) {
     std::unique_lock guard(mutex_);
     const auto higher_end = queues_.begin() + static_cast<std::ptrdiff_t>(rank);
     if (std::all_of(queues_.begin(), higher_end, [](const auto& each) { return each.empty(); })) {
@@ -61,19 +65,28 @@ void gate::let_higher_ranks_pass(const call_limits& limits, precedence rank) {
         throw;
     }
     open();
-    wait(guard, *self, rank, limits);
+    wait(guard, *self, rank, limits, signals);
 }
 
 void gate::wait(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
-                const call_limits& limits) {
-    if (self.may_enter.wait_until(guard, limits.stop, limits.deadline, [&] {
-            if (self.is_admitted) return true;
-            if (taken_) return false;
-            taken_ = true;
-            std::erase(queue_of(rank), &self);
-            return true;
-        })) {
-        return;
+                const call_limits& limits, const signals_blocked* signals) {
+    using clock = std::chrono::steady_clock;
+    const auto may_enter = [&] {
+        if (self.is_admitted) return true;
+        if (taken_) return false;
+        taken_ = true;
+        std::erase(queue_of(rank), &self);
+        return true;
+    };
+    while (true) {
+        const auto until = signals == nullptr
+                               ? limits.deadline
+                               : std::min(limits.deadline, clock::now() + longest_signal_delay);
+        if (self.may_enter.wait_until(guard, limits.stop, until, may_enter)) return;
+        if (limits.stop.stop_requested() || clock::now() >= limits.deadline) break;
+        if (signals != nullptr && signals->any_pending()) {
+            receive_signals(guard, self, rank, *signals);
+        }
     }
     std::erase(queue_of(rank), &self);
     if (limits.stop.stop_requested()) {
@@ -83,6 +96,20 @@ void gate::wait(std::unique_lock<std::mutex>& guard, waiter& self, precedence ra
     throw lock_error(error_code::network_timeout,
                      "other threads of this process used the lock file until the deadline; "
                      "try again or allow more time");
+}
+
+void gate::receive_signals(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
+                           const signals_blocked& signals) noexcept {
+    queue outside;
+    outside.splice(outside.begin(), queue_of(rank),
+                   std::find(queue_of(rank).begin(), queue_of(rank).end(), &self));
+    guard.unlock();
+    signals.receive_pending();
+    guard.lock();
+    auto& line = queue_of(rank);
+    const auto later = std::find_if(line.begin(), line.end(),
+                                    [&](const waiter* each) { return each->since > self.since; });
+    line.splice(later, outside);
 }
 
 void gate::open() noexcept {

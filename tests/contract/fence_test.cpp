@@ -1,10 +1,15 @@
 /// Fencing tokens: greater with every grant of a key, as numbers and as text.
 #include "contract.hpp"
+#include "support/begun_handlers.hpp"
+#include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/key.hpp>
 
+#include <future>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace syncguard::test {
@@ -108,17 +113,26 @@ class fence_limits : public contract {
     /// A handle on a store whose counter for "k" stands at `counter`, collecting warnings.
     any_backend with_counter(std::uint64_t counter) {
         store_->set_fence_counter("k", counter);
-        return store_->open({.on_warning = [this](std::string_view message) {
-            const std::lock_guard guard(mutex_);
-            warnings_.emplace_back(message);
+        return store_->open({.on_warning = [told = told_](std::string_view message) {
+            const std::lock_guard guard(told->mutex);
+            told->warnings.emplace_back(message);
         }});
+    }
+    [[nodiscard]] std::vector<std::string> warnings() const {
+        await_begun_handlers();
+        const std::lock_guard guard(told_->mutex);
+        return told_->warnings;
     }
 
     // A fresh store: the one of the base class has been opened already.
     void SetUp() override { store_ = std::get<0>(GetParam()).make(); }
 
-    std::mutex mutex_;
-    std::vector<std::string> warnings_;
+    /// Handlers may be called after the test has ended.
+    struct told {
+        std::mutex mutex;
+        std::vector<std::string> warnings;
+    };
+    std::shared_ptr<told> told_ = std::make_shared<told>();
 };
 
 SYNCGUARD_RUN_CONTRACT(fence_limits);
@@ -126,7 +140,7 @@ SYNCGUARD_RUN_CONTRACT(fence_limits);
 TEST_P(fence_limits, up_to_the_warning_mark_nothing_is_said) {
     const any_backend locks = with_counter(fence::warn_counter - 1);
     ASSERT_TRUE(door_->acquire(locks, "k", {}, {}));
-    EXPECT_TRUE(warnings_.empty());
+    EXPECT_TRUE(warnings().empty());
 }
 
 TEST_P(fence_limits, beyond_the_warning_mark_each_grant_warns_without_naming_the_key) {
@@ -134,10 +148,25 @@ TEST_P(fence_limits, beyond_the_warning_mark_each_grant_warns_without_naming_the
     auto lease = door_->acquire(locks, "k", {}, {});
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "090000000000001");
-    ASSERT_EQ(warnings_.size(), 1U);
-    EXPECT_NE(warnings_[0].find("090000000000001"), std::string::npos);
-    EXPECT_NE(warnings_[0].find(hash_key("k")), std::string::npos);
-    EXPECT_EQ(warnings_[0].find(lease->lock_id().str()), std::string::npos);
+    ASSERT_TRUE(eventually([&] { return !warnings().empty(); }));
+    const auto messages = warnings();
+    ASSERT_EQ(messages.size(), 1U);
+    EXPECT_NE(messages[0].find("090000000000001"), std::string::npos);
+    EXPECT_NE(messages[0].find(hash_key("k")), std::string::npos);
+    EXPECT_EQ(messages[0].find(lease->lock_id().str()), std::string::npos);
+}
+
+TEST_P(fence_limits, a_warning_handler_may_wait_until_the_call_has_returned) {
+    store_->set_fence_counter("k", fence::warn_counter);
+    std::promise<void> returned;
+    const auto has_returned = std::make_shared<std::promise<bool>>();
+    const any_backend locks = store_->open(
+        {.on_warning = [has_returned, after = returned.get_future().share()](std::string_view) {
+            has_returned->set_value(after.wait_for(5s) == std::future_status::ready);
+        }});
+    EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+    returned.set_value();
+    EXPECT_TRUE(has_returned->get_future().get());
 }
 
 TEST_P(fence_limits, the_last_token_is_granted) {

@@ -5,6 +5,7 @@
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 
+#include <syncguard/async.hpp>
 #include <syncguard/lock.hpp>
 
 #include <pthread.h>
@@ -209,6 +210,36 @@ TEST_P(cancelled_thread, ends_behind_the_call_that_releases_its_lock) {
     const auto locks = store_->open({.dispose_timeout = 1min});
     EXPECT_TRUE(returns_on_cancelled_thread([&] { lock(locks, "k", [] {}); }));
     EXPECT_FALSE(locks.is_locked("k"));
+}
+
+TEST_P(cancelled_thread, ends_behind_the_asynchronous_call_that_it_begins) {
+    const auto locks = store_->open();
+    const auto granted = std::make_shared<std::promise<bool>>();
+    EXPECT_TRUE(returns_on_cancelled_thread([&] {
+        async_acquire(locks, "k", {}, [granted](const std::exception_ptr& failure, any_result got) {
+            granted->set_value(failure == nullptr && got);
+        });
+    }));
+    EXPECT_TRUE(granted->get_future().get());
+}
+
+TEST_P(cancelled_thread, ends_behind_its_request_that_a_waiting_call_stop) {
+    const auto held = acquire_with_retries(store_->open(), "k");
+    const auto inner = store_->open();
+    const auto engine = detail::access::core(inner).store();
+    const auto counted = std::make_shared<counting_engine>(engine);
+    const any_backend locks(counted);
+    std::stop_source stop;
+    auto waits = std::async(std::launch::async, [&] {
+        auto options = hardly_ever_retrying();
+        options.stop = stop.get_token();
+        expect_error(error_code::aborted, [&] { (void)acquire_with_retries(locks, "k", options); });
+    });
+    // Where the store tells of releases, the second attempt lingers.
+    const auto attempts = engine->tells_when_free() ? 2 : 1;
+    EXPECT_TRUE(eventually([&] { return counted->calls() == attempts; }));
+    EXPECT_TRUE(returns_on_cancelled_thread([&] { stop.request_stop(); }));
+    waits.get();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 /// Many callers of one lock file: the order in which they are served, and which of them wait.
 #include "../../src/sqlite/call_queue.hpp"
 #include "../../src/sqlite/gate.hpp"
+#include "faulty_vfs.hpp"
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -15,9 +16,11 @@
 
 #include <boost/asio/use_future.hpp>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -218,6 +221,103 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_200_threads_with_other_keys) {
         ended = true;
     }
     EXPECT_TRUE(lease->release().ok);
+}
+
+/// While it exists, the handler of SIGUSR1 does not return.
+class endless_signal_handler {
+  public:
+    endless_signal_handler() {
+        may_return_ = false;
+        struct sigaction action {};
+        action.sa_handler = [](int) {
+            ++running_;
+            while (!may_return_)
+                ::usleep(1'000);
+            --running_;
+        };
+        ::sigaction(SIGUSR1, &action, &former_);
+    }
+    endless_signal_handler(const endless_signal_handler&) = delete;
+    endless_signal_handler& operator=(const endless_signal_handler&) = delete;
+    ~endless_signal_handler() {
+        may_return_ = true;
+        while (running_ > 0)
+            std::this_thread::yield();
+        ::sigaction(SIGUSR1, &former_, nullptr);
+    }
+
+    [[nodiscard]] static int running() { return running_; }
+
+  private:
+    static inline std::atomic<bool> may_return_{false};
+    static inline std::atomic<int> running_{0};
+    struct sigaction former_ {};
+};
+
+/// Sends a signal to the thread when it next writes to a file.
+void send_in_next_write(pthread_t thread, int signal) {
+    faulty_vfs::act_before(1, [thread, signal] {
+        if (::pthread_equal(::pthread_self(), thread) != 0) {
+            ::pthread_kill(thread, signal);
+        } else {
+            send_in_next_write(thread, signal);
+        }
+    });
+}
+
+template <class Lease>
+bool stays_valid(const Lease& lease, milliseconds time) {
+    const auto until = steady_clock::now() + time;
+    (void)eventually([&] { return steady_clock::now() >= until || !lease.valid(); }, time + 20s);
+    return lease.valid();
+}
+
+TEST_F(sqlite_contention, a_kept_lease_outlives_a_signal_handler_of_a_thread_that_writes) {
+    const faulty_vfs faults;
+    const auto locks = open();
+    loss_recorder told;
+    auto lease = locks.acquire("kept", {.ttl = 1s});
+    ASSERT_TRUE(lease);
+    lease->on_lost(told.handler());
+    lease->keep_alive();
+    {
+        std::jthread writing;
+        const endless_signal_handler handler;
+        writing = std::jthread([&] {
+            send_in_next_write(::pthread_self(), SIGUSR1);
+            EXPECT_TRUE(locks.acquire("other"));
+        });
+        ASSERT_TRUE(eventually([&] { return handler.running() == 1; }));
+        EXPECT_TRUE(stays_valid(*lease, 2s));
+    }
+    EXPECT_FALSE(told.any());
+}
+
+TEST_F(sqlite_contention, a_kept_lease_outlives_signal_handlers_of_threads_that_wait_for_the_file) {
+    const auto locks = open();
+    loss_recorder told;
+    auto lease = locks.acquire("kept", {.ttl = 3s});
+    ASSERT_TRUE(lease);
+    lease->on_lost(told.handler());
+    lease->keep_alive();
+    {
+        std::array<std::jthread, 2> waiting;
+        const endless_signal_handler handler;
+        sqlite_connection other_process(path_);
+        other_process.run("BEGIN IMMEDIATE");
+        for (std::size_t i = 0; i < waiting.size(); ++i) {
+            waiting.at(i) =
+                std::jthread([&, i] { EXPECT_TRUE(locks.acquire(own_key(static_cast<int>(i)))); });
+        }
+        await_sleeping_threads(waiting.size());
+        for (auto& each : waiting)
+            ::pthread_kill(each.native_handle(), SIGUSR1);
+        // They do not wait for the file to become free.
+        EXPECT_TRUE(eventually([&] { return handler.running() == 2; }));
+        other_process.run("COMMIT");
+        EXPECT_TRUE(stays_valid(*lease, 4s));
+    }
+    EXPECT_FALSE(told.any());
 }
 
 TEST_F(sqlite_contention, a_kept_lease_outlives_another_process_that_writes_without_pause) {

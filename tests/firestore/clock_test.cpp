@@ -9,6 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <future>
+#include <memory>
 #include <utility>
 
 namespace syncguard::test {
@@ -155,9 +157,27 @@ TEST_F(clock_check, warns_once_of_clocks_that_differ) {
     const auto locks = open(firestore::on_clock_skew::warn);
     for (int i = 0; i < 5; ++i)
         EXPECT_TRUE(locks.acquire("k" + std::to_string(i)));
-    const auto messages = warnings_.all();
+    const auto messages = warnings_.first(1);
     ASSERT_EQ(messages.size(), 1U);
     EXPECT_NE(messages[0].find("NTP"), std::string::npos) << messages[0];
+}
+
+TEST_F(clock_check, a_warning_handler_may_wait_until_the_call_has_returned) {
+    google_.show_date(ahead_by(-2500ms));
+    std::promise<void> returned;
+    const auto has_returned = std::make_shared<std::promise<bool>>();
+    const firestore::backend locks(
+        options(firestore::on_clock_skew::warn),
+        {.operation_timeout = 20s,
+         .on_release_error = {},
+         .dispose_timeout = {},
+         .on_warning = [has_returned, after = returned.get_future().share()](std::string_view) {
+             has_returned->set_value(after.wait_for(5s) == std::future_status::ready);
+         }});
+    for (int i = 0; i < 5; ++i)
+        (void)locks.is_locked("k");
+    returned.set_value();
+    EXPECT_TRUE(has_returned->get_future().get());
 }
 
 /// Both clocks are the test's: what is proven does not depend on how fast the machine is.
@@ -194,7 +214,8 @@ TEST_F(clock_thresholds, a_difference_of_300_ms_is_warned_of_and_not_refused) {
     for (const milliseconds difference : {300ms, -300ms}) {
         const auto locks = open_and_listen(difference);
         EXPECT_TRUE(locks.acquire("k"));
-        EXPECT_EQ(warnings_.all().size(), ++warned);
+        ++warned;
+        EXPECT_EQ(warnings_.first(warned).size(), warned);
     }
 }
 
@@ -330,7 +351,7 @@ TEST_F(clock_check, locks_and_warns_once_where_the_server_does_not_tell_the_time
         ASSERT_TRUE(lease);
         EXPECT_TRUE(lease->extend({.ttl = 30s}).ok);
     }
-    const auto messages = warnings_.all();
+    const auto messages = warnings_.first(1);
     ASSERT_EQ(messages.size(), 1U);
     EXPECT_NE(messages[0].find("do not tell the time"), std::string::npos) << messages[0];
 }
@@ -351,7 +372,7 @@ TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_if_told_to_but_always_relea
     expect_error(error_code::service_unavailable, [&] { (void)lease->extend({.ttl = 5s}); });
     EXPECT_EQ(google_.commits(), commits);
     EXPECT_TRUE(lease->release().ok);
-    EXPECT_FALSE(warnings_.all().empty());
+    EXPECT_FALSE(warnings_.first(1).empty());
 }
 
 }  // namespace

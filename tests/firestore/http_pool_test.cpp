@@ -240,5 +240,58 @@ TEST(http_connections, go_first_to_calls_that_have_priority) {
     EXPECT_EQ(served, (std::vector<std::string>{"/1", "/first", "/second", "/2", "/3"}));
 }
 
+class http_connections_of : public testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(pool, http_connections_of, testing::Values(1, 4));
+
+TEST_P(http_connections_of, are_opened_at_once_for_calls_that_have_priority) {
+    std::mutex mutex;
+    std::vector<std::string> received;
+    std::atomic<bool> may_answer{false};
+    const auto received_count = [&] {
+        const std::lock_guard guard(mutex);
+        return received.size();
+    };
+    const http_server server([&](const http_received& request) {
+        {
+            const std::lock_guard guard(mutex);
+            received.push_back(request.target);
+        }
+        if (request.target == "/impatient") (void)eventually([&] { return may_answer.load(); });
+        return http_reply{.body = "A"};
+    });
+    boost::asio::io_context context;
+    net::shown_sockets shown;
+    net::http_pool pool(context,
+                        {.origin = {.host = "127.0.0.1", .port = server.port()},
+                         .where = "here",
+                         .most_connections = GetParam()},
+                        nullptr, shown);
+    const auto begin = [&](std::string target, bool has_priority) {
+        auto limits = std::make_shared<net::interruption>(context, has_priority);
+        boost::asio::co_spawn(context, send_to(pool, std::move(target), limits),
+                              [](const std::exception_ptr&) {});
+        context.restart();
+        context.poll();
+        return limits;
+    };
+    // Each delays the next connection longer.
+    for (std::size_t i = 1; i <= 4; ++i) {
+        const auto limits = begin("/impatient", false);
+        ASSERT_TRUE(eventually([&] {
+            context.poll();
+            return received_count() == i;
+        }));
+        limits->happen({error_code::network_timeout, "too late"});
+        context.poll();
+    }
+    begin("/patient", false);
+    begin("/urgent", true);
+    may_answer = true;
+    context.restart();
+    context.run();
+    EXPECT_EQ(received, (std::vector<std::string>{"/impatient", "/impatient", "/impatient",
+                                                  "/impatient", "/urgent", "/patient"}));
+}
+
 }  // namespace
 }  // namespace syncguard::test

@@ -1,6 +1,8 @@
 /// The ground of the Firestore tests: a project of their own on the emulator.
 #pragma once
 
+#include "support/begun_handlers.hpp"
+#include "support/eventually.hpp"
 #include "support/firestore_emulator.hpp"
 #include "support/manual_clock.hpp"
 
@@ -19,23 +21,33 @@ namespace syncguard::test {
 
 using namespace std::chrono_literals;
 
-/// What a backend warned of.
+/// What a backend warned of. The handlers may be called after the backend and this object have
+/// ended.
 class warnings {
   public:
     [[nodiscard]] warning_handler handler() {
-        return [this](std::string_view message) {
-            const std::lock_guard guard(mutex_);
-            messages_.emplace_back(message);
+        return [told = told_](std::string_view message) {
+            const std::lock_guard guard(told->mutex);
+            told->messages.emplace_back(message);
         };
     }
     [[nodiscard]] std::vector<std::string> all() const {
-        const std::lock_guard guard(mutex_);
-        return messages_;
+        await_begun_handlers();
+        const std::lock_guard guard(told_->mutex);
+        return told_->messages;
+    }
+    /// Waits until there are so many.
+    [[nodiscard]] std::vector<std::string> first(std::size_t count) const {
+        (void)eventually([&] { return all().size() >= count; });
+        return all();
     }
 
   private:
-    mutable std::mutex mutex_;
-    std::vector<std::string> messages_;
+    struct state {
+        std::mutex mutex;
+        std::vector<std::string> messages;
+    };
+    std::shared_ptr<state> told_ = std::make_shared<state>();
 };
 
 class on_firestore : public testing::Test {

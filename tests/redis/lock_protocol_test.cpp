@@ -84,7 +84,10 @@ TEST(replies_of_the_lock_script, to_a_question) {
 }
 
 TEST(replies_of_the_lock_script, numbers_that_no_sum_can_hold_are_refused) {
-    expect_error(error_code::internal, [] { (void)decoded(acquire, ":-9223372036854775808\r\n"); });
+    for (const auto* const reply : {":-9223372036854775808\r\n", ":-9223372036854775807\r\n"})
+        expect_error(error_code::internal, [&] { (void)decoded(acquire, reply); });
+    expect_error(error_code::internal,
+                 [] { (void)decoded(acquire, ":-1500\r\n", unix_time::max()); });
     for (const request& what : {acquire, extend})
         expect_error(error_code::internal,
                      [&] { (void)decoded(what, ":1\r\n", unix_time::max()); });
