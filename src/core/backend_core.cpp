@@ -1,5 +1,4 @@
 #include "deferred_cancellation.hpp"
-#include "fence_limits.hpp"
 #include "fork_generation.hpp"
 #include "fork_guard.hpp"
 #include "lease_keeper.hpp"
@@ -8,6 +7,7 @@
 #include "release_errors.hpp"
 #include "ttl_limits.hpp"
 #include "waiting_line.hpp"
+#include "warning.hpp"
 
 #include <syncguard/detail/backend_core.hpp>
 #include <syncguard/key.hpp>
@@ -47,6 +47,20 @@ call_limits checked_limits(milliseconds timeout, const backend_options& defaults
     const milliseconds allowed = timeout == milliseconds{0} ? defaults.operation_timeout : timeout;
     return {.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed),
             .stop = std::move(stop)};
+}
+
+/// Tells the operator if `granted` is beyond `fence::warn_counter`. Names the key by its hash.
+void warn_if_fence_runs_out(const fence& granted, std::string_view key,
+                            const warning_handler& on_warning) noexcept {
+    static const fence warn_after = fence::from_counter(fence::warn_counter);
+    if (granted <= warn_after) return;
+    try {
+        warn_later(on_warning, "the fence counter of the key with hash " + hash_key(key) +
+                                   " is at " + granted.to_string() + "; acquisitions fail beyond " +
+                                   fence::from_counter(fence::max_counter).to_string() +
+                                   ". Plan to move to a new key or key prefix");
+    } catch (...) {  // no memory for the text
+    }
 }
 
 // Preparation: check everything, then say what to ask the engine.
