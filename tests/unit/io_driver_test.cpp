@@ -1,6 +1,8 @@
 /// Who drives whose I/O: the callers themselves, one after another, or a thread where nobody waits.
 #include "../../src/net/io_driver.hpp"
 
+#include "../../src/core/wakeup.hpp"
+#include "support/cancelled_thread.hpp"
 #include "support/eventually.hpp"
 #include "support/owned_fd.hpp"
 
@@ -759,6 +761,11 @@ TEST_F(io_driver_test, errands_of_many_threads_finish_once_each_and_together) {
     }
     EXPECT_GE(runner_->largest_batch(), callers);
     EXPECT_FALSE(runner_->ever_stepped_by_two());
+}
+
+TEST(wakeup, returns_to_a_thread_whose_cancellation_is_pending) {
+    const wakeup loop;
+    EXPECT_TRUE(returns_on_cancelled_thread([&] { loop.notify(); }));
 }
 
 }  // namespace
