@@ -1,5 +1,5 @@
 /// The embedded engines beside what bounds them: one thread, acquire and release in turn.
-#include "support/bars.hpp"
+#include "harness/bars.hpp"
 
 #include <syncguard/key.hpp>
 #include <syncguard/lock_id.hpp>

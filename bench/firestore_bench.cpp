@@ -1,8 +1,8 @@
 /// The Firestore engine beside a client that relies on transactions, on one emulator.
-#include "../tests/support/firestore_emulator.hpp"
-#include "support/bars.hpp"
-#include "support/firestore_peer.hpp"
-#include "support/rounds.hpp"
+#include "harness/bars.hpp"
+#include "harness/firestore_peer.hpp"
+#include "harness/rounds.hpp"
+#include "support/firestore_emulator.hpp"
 
 #include <syncguard/firestore.hpp>
 

@@ -1,11 +1,11 @@
 /// How fast a lock that becomes free reaches the next of those who wait for it, in other processes,
 /// and what that costs the store; beside waiting by backoff alone.
-#include "../tests/support/postgres_server.hpp"
-#include "../tests/support/redis_server.hpp"
-#include "../tests/support/temporary_folder.hpp"
-#include "support/bars.hpp"
-#include "support/hand_offs.hpp"
-#include "support/redis_connection.hpp"
+#include "harness/bars.hpp"
+#include "harness/hand_offs.hpp"
+#include "harness/redis_connection.hpp"
+#include "support/postgres_server.hpp"
+#include "support/redis_server.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <syncguard/lock.hpp>
 #include <syncguard/postgres.hpp>

@@ -1,8 +1,8 @@
 /// What it costs to hold many locks on one Redis server: renewals, and memory.
-#include "../tests/support/redis_server.hpp"
-#include "support/bars.hpp"
-#include "support/rounds.hpp"
-#include "support/threads.hpp"
+#include "harness/bars.hpp"
+#include "harness/rounds.hpp"
+#include "harness/threads.hpp"
+#include "support/redis_server.hpp"
 
 #include <syncguard/redis.hpp>
 

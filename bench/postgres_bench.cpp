@@ -1,14 +1,14 @@
 /// The PostgreSQL engine beside what else one could do: the same statements sent by hand, another
 /// implementation's protocol, and pgbench calling functions on the server.
-#include "../src/postgres/lock_protocol.hpp"
-#include "../tests/support/postgres_peer.hpp"
-#include "../tests/support/postgres_server.hpp"
-#include "support/bars.hpp"
-#include "support/one_cpu.hpp"
-#include "support/pgbench.hpp"
-#include "support/pipelined_statements.hpp"
-#include "support/rounds.hpp"
-#include "support/threads.hpp"
+#include "harness/bars.hpp"
+#include "harness/one_cpu.hpp"
+#include "harness/pgbench.hpp"
+#include "harness/pipelined_statements.hpp"
+#include "harness/rounds.hpp"
+#include "harness/threads.hpp"
+#include "postgres/lock_protocol.hpp"
+#include "support/postgres_peer.hpp"
+#include "support/postgres_server.hpp"
 
 #include <syncguard/postgres.hpp>
 

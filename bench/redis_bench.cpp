@@ -1,17 +1,17 @@
 /// The Redis engine beside what else one could use: the same scripts sent by hand, the
 /// specification's scripts in a pipeline, and lock libraries of Node.
-#include "../src/redis/scripts.hpp"
-#include "../tests/support/redis_server.hpp"
-#include "support/bare_client.hpp"
-#include "support/bars.hpp"
-#include "support/live_locks.hpp"
-#include "support/node_peer.hpp"
-#include "support/one_cpu.hpp"
-#include "support/redis_connection.hpp"
-#include "support/redis_keys.hpp"
-#include "support/redis_peer.hpp"
-#include "support/rounds.hpp"
-#include "support/threads.hpp"
+#include "harness/bare_client.hpp"
+#include "harness/bars.hpp"
+#include "harness/live_locks.hpp"
+#include "harness/node_peer.hpp"
+#include "harness/one_cpu.hpp"
+#include "harness/redis_connection.hpp"
+#include "harness/redis_keys.hpp"
+#include "harness/redis_peer.hpp"
+#include "harness/rounds.hpp"
+#include "harness/threads.hpp"
+#include "redis/scripts.hpp"
+#include "support/redis_server.hpp"
 
 #include <syncguard/async.hpp>
 #include <syncguard/redis.hpp>

@@ -34,6 +34,7 @@ function(syncguard_add_library name)
   target_sources(${target}
     PRIVATE ${arg_SOURCES}
     PUBLIC FILE_SET HEADERS BASE_DIRS include FILES ${arg_HEADERS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:syncguard_flags>)
   set_target_properties(${target} PROPERTIES
@@ -48,6 +49,7 @@ endfunction()
 # syncguard_add_program(<name> <sources>...): an executable with our flags.
 function(syncguard_add_program name)
   add_executable(${name} ${ARGN})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE syncguard_flags)
   target_compile_features(${name} PRIVATE cxx_std_20)
   set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)

@@ -1,11 +1,11 @@
 /// Whatever a server answers, and whatever a file of credentials holds: it is understood, or
 /// refused with a lock_error that repeats nothing of it, and what was understood can be reckoned
 /// with.
-#include "../src/firestore/credentials.hpp"
-#include "../src/firestore/decisions.hpp"
-#include "../src/firestore/documents.hpp"
-#include "../src/firestore/server_error.hpp"
-#include "../src/net/http_message.hpp"
+#include "firestore/credentials.hpp"
+#include "firestore/documents.hpp"
+#include "firestore/lock_rules.hpp"
+#include "firestore/server_error.hpp"
+#include "http/message.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,7 +1,7 @@
 /// Whatever a server sends, and however the network splits it: the reader neither breaks nor takes
 /// more memory than the bytes account for, and says the same.
-#include "../src/redis/resp_reader.hpp"
-#include "../tests/support/resp_notation.hpp"
+#include "redis/resp/reader.hpp"
+#include "support/resp_notation.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,8 @@
 /// `syncguard acquire KEY`: takes a lock and leaves it, for scripts that release it by its id.
-#include "acquisition.hpp"
-#include "command.hpp"
-#include "common_options.hpp"
-#include "exit_codes.hpp"
+#include "cli/acquisition.hpp"
+#include "cli/command.hpp"
+#include "cli/common_options.hpp"
+#include "cli/exit_codes.hpp"
 
 #include <syncguard/options.hpp>
 

@@ -1,6 +1,6 @@
-#include "acquisition.hpp"
+#include "cli/acquisition.hpp"
 
-#include "../core/wakeup.hpp"
+#include "util/wakeup.hpp"
 
 #include <syncguard/lock.hpp>
 

@@ -1,7 +1,7 @@
 /// Taking a lock for the command line: one attempt or many, and signals that end the waiting.
 #pragma once
 
-#include "signal_inbox.hpp"
+#include "cli/signal_queue.hpp"
 
 #include <syncguard/backend.hpp>
 

@@ -1,6 +1,6 @@
-#include "child_process.hpp"
+#include "cli/child_process.hpp"
 
-#include "exit_codes.hpp"
+#include "cli/exit_codes.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

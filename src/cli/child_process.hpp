@@ -1,9 +1,9 @@
 /// The command that `run` runs: starting it, signalling it, and learning how it ended.
 #pragma once
 
-#include "../core/file_descriptor.hpp"
-#include "shared_deadline.hpp"
-#include "signal_inbox.hpp"
+#include "cli/shared_deadline.hpp"
+#include "cli/signal_queue.hpp"
+#include "util/file_descriptor.hpp"
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /// The subcommands, as the main program sees them. Each is in a file of its own.
 #pragma once
 
-#include "output.hpp"
+#include "cli/output.hpp"
 
 #include <functional>
 #include <string>

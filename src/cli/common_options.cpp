@@ -1,6 +1,6 @@
-#include "common_options.hpp"
+#include "cli/common_options.hpp"
 
-#include "duration.hpp"
+#include "cli/duration.hpp"
 
 #include <syncguard/connect.hpp>
 

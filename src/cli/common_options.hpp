@@ -1,8 +1,8 @@
 /// The options that several subcommands share, each spelled once.
 #pragma once
 
-#include "acquisition.hpp"
-#include "output.hpp"
+#include "cli/acquisition.hpp"
+#include "cli/output.hpp"
 
 #include <syncguard/backend.hpp>
 

@@ -1,4 +1,4 @@
-#include "duration.hpp"
+#include "cli/duration.hpp"
 
 #include <array>
 #include <charconv>

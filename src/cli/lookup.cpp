@@ -1,7 +1,7 @@
 /// `syncguard lookup`: what is known of a lock.
-#include "command.hpp"
-#include "common_options.hpp"
-#include "exit_codes.hpp"
+#include "cli/command.hpp"
+#include "cli/common_options.hpp"
+#include "cli/exit_codes.hpp"
 
 #include <syncguard/diagnostics.hpp>
 

@@ -1,7 +1,7 @@
 /// Brings the loss of a lock from the library's thread to an event loop.
 #pragma once
 
-#include "../core/wakeup.hpp"
+#include "util/wakeup.hpp"
 
 #include <syncguard/loss.hpp>
 

@@ -1,8 +1,8 @@
 /// The command `syncguard`: reads the command line, has it done, and turns failures into messages
 /// and exit codes.
-#include "acquisition.hpp"
-#include "command.hpp"
-#include "exit_codes.hpp"
+#include "cli/acquisition.hpp"
+#include "cli/command.hpp"
+#include "cli/exit_codes.hpp"
 
 #include <syncguard/lock_id.hpp>
 

@@ -1,10 +1,10 @@
 /// `syncguard run KEY -- COMMAND`: runs a command while holding a lock.
-#include "acquisition.hpp"
-#include "child_process.hpp"
-#include "command.hpp"
-#include "common_options.hpp"
-#include "exit_codes.hpp"
-#include "supervisor.hpp"
+#include "cli/acquisition.hpp"
+#include "cli/child_process.hpp"
+#include "cli/command.hpp"
+#include "cli/common_options.hpp"
+#include "cli/exit_codes.hpp"
+#include "cli/supervisor.hpp"
 
 #include <syncguard/options.hpp>
 

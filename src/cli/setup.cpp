@@ -1,7 +1,7 @@
 /// `syncguard setup`: makes what a store needs before its first lock.
-#include "command.hpp"
-#include "common_options.hpp"
-#include "exit_codes.hpp"
+#include "cli/command.hpp"
+#include "cli/common_options.hpp"
+#include "cli/exit_codes.hpp"
 
 #ifdef SYNCGUARD_WITH_POSTGRES
 #include <syncguard/postgres.hpp>

@@ -1,4 +1,4 @@
-#include "shared_deadline.hpp"
+#include "cli/shared_deadline.hpp"
 
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
-#include "supervisor.hpp"
+#include "cli/supervisor.hpp"
 
-#include "output.hpp"
+#include "cli/output.hpp"
 
 #include <poll.h>
 #include <sys/timerfd.h>

@@ -2,10 +2,10 @@
 /// command before the lease ends.
 #pragma once
 
-#include "acquisition.hpp"
-#include "child_process.hpp"
-#include "ending_schedule.hpp"
-#include "loss_notice.hpp"
+#include "cli/acquisition.hpp"
+#include "cli/child_process.hpp"
+#include "cli/loss_notice.hpp"
+#include "cli/termination_schedule.hpp"
 
 #include <memory>
 #include <optional>

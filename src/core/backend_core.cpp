@@ -1,13 +1,13 @@
-#include "deferred_cancellation.hpp"
-#include "fork_generation.hpp"
-#include "fork_guard.hpp"
-#include "lease_keeper.hpp"
-#include "longest_wait.hpp"
-#include "pending_release.hpp"
-#include "release_errors.hpp"
-#include "ttl_limits.hpp"
-#include "waiting_line.hpp"
-#include "warning.hpp"
+#include "core/lease/lease_monitor.hpp"
+#include "core/lease/pending_release.hpp"
+#include "core/lease/release_errors.hpp"
+#include "core/ttl_limits.hpp"
+#include "core/wait_queue.hpp"
+#include "core/warning.hpp"
+#include "util/bounded_wait.hpp"
+#include "util/deferred_cancellation.hpp"
+#include "util/fork_generation.hpp"
+#include "util/fork_guard.hpp"
 
 #include <syncguard/detail/backend_core.hpp>
 #include <syncguard/key.hpp>

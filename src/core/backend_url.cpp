@@ -1,4 +1,4 @@
-#include "backend_url.hpp"
+#include "core/backend_url.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,4 +1,4 @@
-#include "fence_limits.hpp"
+#include "core/fence_limits.hpp"
 
 #include <syncguard/error.hpp>
 

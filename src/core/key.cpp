@@ -1,5 +1,5 @@
-#include "ascii.hpp"
-#include "short_hash.hpp"
+#include "util/ascii.hpp"
+#include "util/short_hash.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>

@@ -1,6 +1,6 @@
-#include "deferred_cancellation.hpp"
-#include "longest_wait.hpp"
-#include "waiting_line.hpp"
+#include "core/wait_queue.hpp"
+#include "util/bounded_wait.hpp"
+#include "util/deferred_cancellation.hpp"
 
 #include <syncguard/detail/backend_core.hpp>
 #include <syncguard/key.hpp>

@@ -1,4 +1,4 @@
-#include "base64url.hpp"
+#include "util/base64url.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/lock_id.hpp>

@@ -1,5 +1,5 @@
-#include "background_thread.hpp"
-#include "warning.hpp"
+#include "core/warning.hpp"
+#include "util/background_thread.hpp"
 
 #include <syncguard/key.hpp>
 #include <syncguard/telemetry.hpp>

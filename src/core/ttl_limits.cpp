@@ -1,4 +1,4 @@
-#include "ttl_limits.hpp"
+#include "core/ttl_limits.hpp"
 
 #include <syncguard/options.hpp>
 

@@ -1,8 +1,8 @@
-#include "warning.hpp"
+#include "core/warning.hpp"
 
-#include "deferred_cancellation.hpp"
-#include "lease_keeper.hpp"
-#include "pending_release.hpp"
+#include "core/lease/lease_monitor.hpp"
+#include "core/lease/pending_release.hpp"
+#include "util/deferred_cancellation.hpp"
 
 #include <iostream>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "background.hpp"
+#include "firestore/background.hpp"
 
 #include <utility>
 

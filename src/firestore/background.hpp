@@ -1,7 +1,7 @@
 /// What is done after an operation has ended, with nobody waiting for it.
 #pragma once
 
-#include "client.hpp"
+#include "firestore/client.hpp"
 
 #include <syncguard/lock_id.hpp>
 

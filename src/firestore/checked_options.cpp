@@ -1,6 +1,6 @@
-#include "checked_options.hpp"
+#include "firestore/checked_options.hpp"
 
-#include "document_names.hpp"
+#include "firestore/document_names.hpp"
 
 #include <syncguard/error.hpp>
 

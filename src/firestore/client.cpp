@@ -1,4 +1,4 @@
-#include "client.hpp"
+#include "firestore/client.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>

@@ -3,11 +3,11 @@
 /// It knows that operations exist, not what they do.
 #pragma once
 
-#include "../net/front_desk.hpp"
-#include "../net/interruption.hpp"
-#include "../net/shown_sockets.hpp"
-#include "lock_store.hpp"
-#include "service.hpp"
+#include "firestore/lock_store.hpp"
+#include "firestore/service.hpp"
+#include "http/call_context.hpp"
+#include "net/socket_registry.hpp"
+#include "net/submission_queue.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/firestore.hpp>

@@ -1,6 +1,6 @@
-#include "../core/deferred_cancellation.hpp"
-#include "checked_options.hpp"
-#include "client.hpp"
+#include "firestore/checked_options.hpp"
+#include "firestore/client.hpp"
+#include "util/deferred_cancellation.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,4 +1,4 @@
-#include "clock_estimate.hpp"
+#include "firestore/clock_estimate.hpp"
 
 #include <algorithm>
 

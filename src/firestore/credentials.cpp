@@ -1,6 +1,6 @@
-#include "credentials.hpp"
+#include "firestore/credentials.hpp"
 
-#include "signed_assertion.hpp"
+#include "firestore/signed_assertion.hpp"
 
 #include <syncguard/error.hpp>
 

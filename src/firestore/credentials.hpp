@@ -3,7 +3,7 @@
 /// No message repeats what is in a credentials file.
 #pragma once
 
-#include "../net/http_message.hpp"
+#include "http/message.hpp"
 
 #include <syncguard/firestore.hpp>
 

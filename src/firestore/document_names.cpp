@@ -1,6 +1,6 @@
-#include "document_names.hpp"
+#include "firestore/document_names.hpp"
 
-#include "../core/short_hash.hpp"
+#include "util/short_hash.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>

@@ -1,6 +1,6 @@
-#include "documents.hpp"
+#include "firestore/documents.hpp"
 
-#include "server_error.hpp"
+#include "firestore/server_error.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,7 +1,7 @@
 /// Requests to Firestore and its answers, as JSON. Pure: nothing in here sends anything.
 #pragma once
 
-#include "document_names.hpp"
+#include "firestore/document_names.hpp"
 
 #include <syncguard/engine.hpp>
 

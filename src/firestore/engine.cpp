@@ -1,7 +1,7 @@
-#include "engine.hpp"
+#include "firestore/engine.hpp"
 
-#include "checked_options.hpp"
-#include "lock_operation.hpp"
+#include "firestore/checked_options.hpp"
+#include "firestore/lock_operation.hpp"
 
 #include <functional>
 #include <memory>

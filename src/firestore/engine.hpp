@@ -1,9 +1,9 @@
 /// The store in Firestore: joins options, client and operations.
 #pragma once
 
-#include "../net/client_engine.hpp"
-#include "client.hpp"
-#include "lock_operation.hpp"
+#include "firestore/client.hpp"
+#include "firestore/lock_operation.hpp"
+#include "net/client_engine.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/firestore.hpp>

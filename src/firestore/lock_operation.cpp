@@ -1,6 +1,6 @@
-#include "lock_operation.hpp"
+#include "firestore/lock_operation.hpp"
 
-#include "background.hpp"
+#include "firestore/background.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -2,10 +2,10 @@
 /// unknown.
 #pragma once
 
-#include "../net/inquiry.hpp"
-#include "../net/priority.hpp"
-#include "attempts.hpp"
-#include "client.hpp"
+#include "firestore/client.hpp"
+#include "firestore/commit_retry.hpp"
+#include "net/priority.hpp"
+#include "net/result_promise.hpp"
 
 #include <syncguard/engine.hpp>
 

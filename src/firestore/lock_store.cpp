@@ -1,7 +1,7 @@
-#include "lock_store.hpp"
+#include "firestore/lock_store.hpp"
 
-#include "../core/warning.hpp"
-#include "server_error.hpp"
+#include "core/warning.hpp"
+#include "firestore/server_error.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>

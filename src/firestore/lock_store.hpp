@@ -2,12 +2,12 @@
 /// somebody else was faster.
 #pragma once
 
-#include "attempts.hpp"
-#include "bounded_memory.hpp"
-#include "decisions.hpp"
-#include "document_names.hpp"
-#include "documents.hpp"
-#include "service.hpp"
+#include "firestore/bounded_cache.hpp"
+#include "firestore/commit_retry.hpp"
+#include "firestore/document_names.hpp"
+#include "firestore/documents.hpp"
+#include "firestore/lock_rules.hpp"
+#include "firestore/service.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/firestore.hpp>

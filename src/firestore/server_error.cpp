@@ -1,4 +1,4 @@
-#include "server_error.hpp"
+#include "firestore/server_error.hpp"
 
 #include <algorithm>
 #include <array>

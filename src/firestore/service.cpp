@@ -1,7 +1,7 @@
-#include "service.hpp"
+#include "firestore/service.hpp"
 
-#include "document_names.hpp"
-#include "documents.hpp"
+#include "firestore/document_names.hpp"
+#include "firestore/documents.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -2,9 +2,9 @@
 /// about locks.
 #pragma once
 
-#include "../net/http_pool.hpp"
-#include "clock_estimate.hpp"
-#include "token_source.hpp"
+#include "firestore/clock_estimate.hpp"
+#include "firestore/token_source.hpp"
+#include "http/pool.hpp"
 
 #include <syncguard/firestore.hpp>
 

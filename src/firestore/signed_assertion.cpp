@@ -1,6 +1,6 @@
-#include "signed_assertion.hpp"
+#include "firestore/signed_assertion.hpp"
 
-#include "../core/base64url.hpp"
+#include "util/base64url.hpp"
 
 #include <syncguard/error.hpp>
 

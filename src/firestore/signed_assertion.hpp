@@ -1,7 +1,7 @@
 /// The signature of a service account: RS256, by OpenSSL.
 #pragma once
 
-#include "credentials.hpp"
+#include "firestore/credentials.hpp"
 
 #include <chrono>
 #include <string>

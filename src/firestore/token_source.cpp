@@ -1,4 +1,4 @@
-#include "token_source.hpp"
+#include "firestore/token_source.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>

@@ -1,8 +1,8 @@
 /// Access tokens: fetched when needed, kept, and renewed before they end.
 #pragma once
 
-#include "../net/http_pool.hpp"
-#include "credentials.hpp"
+#include "firestore/credentials.hpp"
+#include "http/pool.hpp"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>

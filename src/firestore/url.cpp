@@ -1,4 +1,4 @@
-#include "../core/backend_url.hpp"
+#include "core/backend_url.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/firestore.hpp>

@@ -1,7 +1,7 @@
-#include "engine.hpp"
+#include "memory/engine.hpp"
 
-#include "../core/fence_limits.hpp"
-#include "../core/longest_wait.hpp"
+#include "core/fence_limits.hpp"
+#include "util/bounded_wait.hpp"
 
 #include <syncguard/error.hpp>
 

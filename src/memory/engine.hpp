@@ -1,7 +1,7 @@
 /// The in-process store: what is locked, and how far each key's fences have come.
 #pragma once
 
-#include "../core/fork_guard.hpp"
+#include "util/fork_guard.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/memory.hpp>

@@ -1,7 +1,7 @@
 /// What engines that ask a server have in common: both doors, the end, and forks.
 #pragma once
 
-#include "../core/fork_guard.hpp"
+#include "util/fork_guard.hpp"
 
 #include <syncguard/engine.hpp>
 

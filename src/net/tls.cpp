@@ -1,4 +1,4 @@
-#include "tls.hpp"
+#include "net/tls.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -3,7 +3,7 @@
 /// blocked signals.
 #pragma once
 
-#include "../core/library_thread.hpp"
+#include "util/library_thread.hpp"
 
 #include <boost/asio/async_result.hpp>
 

@@ -1,6 +1,6 @@
-#include "background_release.hpp"
+#include "postgres/background_release.hpp"
 
-#include "lock_protocol.hpp"
+#include "postgres/lock_protocol.hpp"
 
 #include <algorithm>
 #include <utility>

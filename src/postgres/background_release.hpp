@@ -1,8 +1,8 @@
 /// The release of a lock that was perhaps granted, though nobody knows of it.
 #pragma once
 
-#include "client.hpp"
-#include "statements.hpp"
+#include "postgres/client.hpp"
+#include "postgres/statements.hpp"
 
 #include <syncguard/lock_id.hpp>
 #include <syncguard/time.hpp>

@@ -1,6 +1,6 @@
-#include "canceller.hpp"
+#include "postgres/canceller.hpp"
 
-#include "../core/library_thread.hpp"
+#include "util/library_thread.hpp"
 
 #include <array>
 #include <condition_variable>

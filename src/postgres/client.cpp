@@ -1,10 +1,10 @@
-#include "client.hpp"
+#include "postgres/client.hpp"
 
-#include "../core/longest_wait.hpp"
-#include "../net/reconnecting.hpp"
-#include "link.hpp"
-#include "server_error.hpp"
-#include "statements.hpp"
+#include "net/reconnect_backoff.hpp"
+#include "postgres/connection_node.hpp"
+#include "postgres/server_error.hpp"
+#include "postgres/statements.hpp"
+#include "util/bounded_wait.hpp"
 
 #include <boost/range/adaptor/reversed.hpp>
 

@@ -4,15 +4,15 @@
 /// It knows how transactions are sent and answered, not what they mean.
 #pragma once
 
-#include "../net/front_desk.hpp"
-#include "../net/shown_sockets.hpp"
-#include "call.hpp"
-#include "canceller.hpp"
-#include "connection.hpp"
-#include "greeting.hpp"
-#include "lookout.hpp"
-#include "statements.hpp"
-#include "target.hpp"
+#include "net/socket_registry.hpp"
+#include "net/submission_queue.hpp"
+#include "postgres/canceller.hpp"
+#include "postgres/connection.hpp"
+#include "postgres/greeting.hpp"
+#include "postgres/query.hpp"
+#include "postgres/release_listener.hpp"
+#include "postgres/server_address.hpp"
+#include "postgres/statements.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/lock_id.hpp>

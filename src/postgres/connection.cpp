@@ -1,7 +1,7 @@
-#include "connection.hpp"
+#include "postgres/connection.hpp"
 
-#include "../net/without_signals.hpp"
-#include "server_error.hpp"
+#include "net/without_signals.hpp"
+#include "postgres/server_error.hpp"
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>

@@ -4,10 +4,10 @@
 /// It knows neither locks nor who asked.
 #pragma once
 
-#include "../net/shown_sockets.hpp"
-#include "canceller.hpp"
-#include "target.hpp"
-#include "transaction.hpp"
+#include "net/socket_registry.hpp"
+#include "postgres/canceller.hpp"
+#include "postgres/server_address.hpp"
+#include "postgres/transaction.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,9 +1,9 @@
-#include "engine.hpp"
+#include "postgres/engine.hpp"
 
-#include "../core/deferred_cancellation.hpp"
-#include "../core/longest_wait.hpp"
-#include "lock_operation.hpp"
-#include "schema_operation.hpp"
+#include "postgres/lock_operation.hpp"
+#include "postgres/schema_operation.hpp"
+#include "util/bounded_wait.hpp"
+#include "util/deferred_cancellation.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -2,11 +2,11 @@
 /// acquisitions that nobody heard the end of.
 #pragma once
 
-#include "../net/client_engine.hpp"
-#include "client.hpp"
-#include "lock_operation.hpp"
-#include "schema.hpp"
-#include "statements.hpp"
+#include "net/client_engine.hpp"
+#include "postgres/client.hpp"
+#include "postgres/lock_operation.hpp"
+#include "postgres/schema.hpp"
+#include "postgres/statements.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/postgres.hpp>

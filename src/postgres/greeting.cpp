@@ -1,7 +1,7 @@
-#include "greeting.hpp"
+#include "postgres/greeting.hpp"
 
-#include "schema.hpp"
-#include "statements.hpp"
+#include "postgres/schema.hpp"
+#include "postgres/statements.hpp"
 
 #include <syncguard/error.hpp>
 

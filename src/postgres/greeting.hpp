@@ -2,8 +2,8 @@
 /// schemas of the tables. No I/O.
 #pragma once
 
-#include "table_names.hpp"
-#include "transaction.hpp"
+#include "postgres/table_names.hpp"
+#include "postgres/transaction.hpp"
 
 #include <syncguard/time.hpp>
 

@@ -1,8 +1,8 @@
-#include "lock_operation.hpp"
+#include "postgres/lock_operation.hpp"
 
-#include "../core/longest_wait.hpp"
-#include "background_release.hpp"
-#include "lock_protocol.hpp"
+#include "postgres/background_release.hpp"
+#include "postgres/lock_protocol.hpp"
+#include "util/bounded_wait.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/time.hpp>

@@ -1,10 +1,10 @@
 /// A request on its way through the client, and what becomes of it if its answer is lost.
 #pragma once
 
-#include "../net/inquiry.hpp"
-#include "../net/priority.hpp"
-#include "client.hpp"
-#include "statements.hpp"
+#include "net/priority.hpp"
+#include "net/result_promise.hpp"
+#include "postgres/client.hpp"
+#include "postgres/statements.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/time.hpp>

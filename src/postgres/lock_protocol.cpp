@@ -1,6 +1,6 @@
-#include "lock_protocol.hpp"
+#include "postgres/lock_protocol.hpp"
 
-#include "../core/longest_wait.hpp"
+#include "util/bounded_wait.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>

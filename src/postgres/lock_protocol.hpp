@@ -1,8 +1,8 @@
 /// Requests as calls, and rows as outcomes. Pure: no I/O.
 #pragma once
 
-#include "call.hpp"
-#include "statements.hpp"
+#include "postgres/query.hpp"
+#include "postgres/statements.hpp"
 
 #include <syncguard/engine.hpp>
 

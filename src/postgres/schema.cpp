@@ -1,6 +1,6 @@
-#include "schema.hpp"
+#include "postgres/schema.hpp"
 
-#include "statements.hpp"
+#include "postgres/statements.hpp"
 
 #include <array>
 #include <string>

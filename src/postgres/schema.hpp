@@ -1,8 +1,8 @@
 /// The tables.
 #pragma once
 
-#include "table_names.hpp"
-#include "transaction.hpp"
+#include "postgres/table_names.hpp"
+#include "postgres/transaction.hpp"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 /// Making or trying the tables, on its way through the client.
 #pragma once
 
-#include "client.hpp"
+#include "postgres/client.hpp"
 
 #include <exception>
 #include <memory>

@@ -1,6 +1,6 @@
-#include "server_error.hpp"
+#include "postgres/server_error.hpp"
 
-#include "statements.hpp"
+#include "postgres/statements.hpp"
 
 #include <algorithm>
 #include <array>

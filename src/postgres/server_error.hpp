@@ -1,7 +1,7 @@
 /// What the server's refusals mean. Pure.
 #pragma once
 
-#include "transaction.hpp"
+#include "postgres/transaction.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,6 +1,6 @@
-#include "statements.hpp"
+#include "postgres/statements.hpp"
 
-#include "../core/cleanup_guard.hpp"
+#include "core/cleanup_guard.hpp"
 
 #include <syncguard/fence.hpp>
 #include <syncguard/key.hpp>

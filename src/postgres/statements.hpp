@@ -1,8 +1,8 @@
 /// The SQL of the lock protocol. What other writers rely on is written down in docs/storage.md.
 #pragma once
 
-#include "table_names.hpp"
-#include "transaction.hpp"
+#include "postgres/table_names.hpp"
+#include "postgres/transaction.hpp"
 
 #include <string>
 #include <string_view>

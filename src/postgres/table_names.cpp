@@ -1,4 +1,4 @@
-#include "table_names.hpp"
+#include "postgres/table_names.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>

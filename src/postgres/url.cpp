@@ -1,5 +1,5 @@
 /// PostgreSQL URLs: libpq's own, with our options among its.
-#include "../core/backend_url.hpp"
+#include "core/backend_url.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/postgres.hpp>

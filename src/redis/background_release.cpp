@@ -1,6 +1,6 @@
-#include "background_release.hpp"
+#include "redis/background_release.hpp"
 
-#include "lock_protocol.hpp"
+#include "redis/lock_protocol.hpp"
 
 #include <algorithm>
 #include <utility>

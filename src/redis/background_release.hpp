@@ -2,8 +2,8 @@
 /// left.
 #pragma once
 
-#include "client.hpp"
-#include "key_space.hpp"
+#include "redis/client.hpp"
+#include "redis/key_space.hpp"
 
 #include <syncguard/lock_id.hpp>
 

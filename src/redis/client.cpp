@@ -1,10 +1,10 @@
-#include "client.hpp"
+#include "redis/client.hpp"
 
-#include "../net/reconnecting.hpp"
-#include "../net/tls.hpp"
-#include "link.hpp"
-#include "resp_writer.hpp"
-#include "server_error.hpp"
+#include "net/reconnect_backoff.hpp"
+#include "net/tls.hpp"
+#include "redis/connection_node.hpp"
+#include "redis/resp/writer.hpp"
+#include "redis/server_error.hpp"
 
 #include <boost/range/adaptor/reversed.hpp>
 

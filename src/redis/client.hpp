@@ -3,10 +3,10 @@
 /// It knows how operations of the lock script are sent and answered, not what they mean.
 #pragma once
 
-#include "../net/front_desk.hpp"
-#include "../net/shown_sockets.hpp"
-#include "connection.hpp"
-#include "script_call.hpp"
+#include "net/socket_registry.hpp"
+#include "net/submission_queue.hpp"
+#include "redis/connection.hpp"
+#include "redis/script_call.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/redis.hpp>

@@ -1,10 +1,10 @@
-#include "connection.hpp"
+#include "redis/connection.hpp"
 
-#include "../core/file_descriptor.hpp"
-#include "../net/tls.hpp"
-#include "../net/without_signals.hpp"
-#include "resp_writer.hpp"
-#include "server_error.hpp"
+#include "net/tls.hpp"
+#include "net/without_signals.hpp"
+#include "redis/resp/writer.hpp"
+#include "redis/server_error.hpp"
+#include "util/file_descriptor.hpp"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>

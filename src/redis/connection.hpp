@@ -3,8 +3,8 @@
 /// It knows neither locks nor which reply belongs to what.
 #pragma once
 
-#include "../net/shown_sockets.hpp"
-#include "resp_reader.hpp"
+#include "net/socket_registry.hpp"
+#include "redis/resp/reader.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/redis.hpp>

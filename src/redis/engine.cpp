@@ -1,6 +1,6 @@
-#include "engine.hpp"
+#include "redis/engine.hpp"
 
-#include "lock_operation.hpp"
+#include "redis/lock_operation.hpp"
 
 #include <syncguard/error.hpp>
 

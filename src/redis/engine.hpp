@@ -2,10 +2,10 @@
 /// acquisitions that nobody heard the end of.
 #pragma once
 
-#include "../net/client_engine.hpp"
-#include "client.hpp"
-#include "key_space.hpp"
-#include "lock_operation.hpp"
+#include "net/client_engine.hpp"
+#include "redis/client.hpp"
+#include "redis/key_space.hpp"
+#include "redis/lock_operation.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/redis.hpp>

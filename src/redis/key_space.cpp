@@ -1,6 +1,6 @@
-#include "key_space.hpp"
+#include "redis/key_space.hpp"
 
-#include "../core/ascii.hpp"
+#include "util/ascii.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>

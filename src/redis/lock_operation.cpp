@@ -1,8 +1,8 @@
-#include "lock_operation.hpp"
+#include "redis/lock_operation.hpp"
 
-#include "../core/longest_wait.hpp"
-#include "lock_protocol.hpp"
-#include "server_error.hpp"
+#include "redis/lock_protocol.hpp"
+#include "redis/server_error.hpp"
+#include "util/bounded_wait.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/time.hpp>

@@ -2,11 +2,11 @@
 /// is unknown.
 #pragma once
 
-#include "../net/inquiry.hpp"
-#include "../net/priority.hpp"
-#include "background_release.hpp"
-#include "client.hpp"
-#include "key_space.hpp"
+#include "net/priority.hpp"
+#include "net/result_promise.hpp"
+#include "redis/background_release.hpp"
+#include "redis/client.hpp"
+#include "redis/key_space.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/time.hpp>

@@ -1,7 +1,7 @@
-#include "lock_protocol.hpp"
+#include "redis/lock_protocol.hpp"
 
-#include "resp_writer.hpp"
-#include "server_error.hpp"
+#include "redis/resp/writer.hpp"
+#include "redis/server_error.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,8 +1,8 @@
 /// Requests as input of the lock script, and its replies as outcomes. Pure: no I/O.
 #pragma once
 
-#include "key_space.hpp"
-#include "script_call.hpp"
+#include "redis/key_space.hpp"
+#include "redis/script_call.hpp"
 
 #include <syncguard/engine.hpp>
 

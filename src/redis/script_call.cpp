@@ -1,7 +1,7 @@
-#include "script_call.hpp"
+#include "redis/script_call.hpp"
 
-#include "resp_writer.hpp"
-#include "scripts.hpp"
+#include "redis/resp/writer.hpp"
+#include "redis/scripts.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 /// What goes into a call of the lock script for one operation, and what comes out of it.
 #pragma once
 
-#include "resp_value.hpp"
+#include "redis/resp/value.hpp"
 
 #include <syncguard/time.hpp>
 

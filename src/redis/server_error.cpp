@@ -1,4 +1,4 @@
-#include "server_error.hpp"
+#include "redis/server_error.hpp"
 
 #include <algorithm>
 #include <array>

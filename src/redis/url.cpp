@@ -1,5 +1,5 @@
 /// Redis URLs.
-#include "../core/backend_url.hpp"
+#include "core/backend_url.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/redis.hpp>

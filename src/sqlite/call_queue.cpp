@@ -1,4 +1,4 @@
-#include "call_queue.hpp"
+#include "sqlite/call_queue.hpp"
 
 #include <syncguard/error.hpp>
 

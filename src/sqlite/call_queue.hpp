@@ -1,8 +1,8 @@
 /// Implements asynchronous calls: runs blocking calls on threads of its own.
 #pragma once
 
-#include "../core/background_thread.hpp"
-#include "../core/timer_thread.hpp"
+#include "util/background_thread.hpp"
+#include "util/timer_thread.hpp"
 
 #include <syncguard/engine.hpp>
 

@@ -1,4 +1,4 @@
-#include "database.hpp"
+#include "sqlite/database.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,8 +1,8 @@
-#include "engine.hpp"
+#include "sqlite/engine.hpp"
 
-#include "../core/fence_limits.hpp"
-#include "mounts.hpp"
-#include "schema.hpp"
+#include "core/fence_limits.hpp"
+#include "sqlite/mounts.hpp"
+#include "sqlite/schema.hpp"
 
 #include <syncguard/error.hpp>
 #include <syncguard/key.hpp>

@@ -1,13 +1,13 @@
 /// The store in a file: decides who gets a lock, inside transactions of SQLite.
 #pragma once
 
-#include "../core/fork_guard.hpp"
-#include "call_queue.hpp"
-#include "database.hpp"
-#include "file_changes.hpp"
-#include "gate.hpp"
-#include "host_clock.hpp"
-#include "lock_table.hpp"
+#include "sqlite/call_queue.hpp"
+#include "sqlite/database.hpp"
+#include "sqlite/file_watcher.hpp"
+#include "sqlite/host_clock.hpp"
+#include "sqlite/interruptible_mutex.hpp"
+#include "sqlite/lock_table.hpp"
+#include "util/fork_guard.hpp"
 
 #include <syncguard/engine.hpp>
 #include <syncguard/sqlite.hpp>

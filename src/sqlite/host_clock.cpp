@@ -1,4 +1,4 @@
-#include "host_clock.hpp"
+#include "sqlite/host_clock.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -1,4 +1,4 @@
-#include "lock_table.hpp"
+#include "sqlite/lock_table.hpp"
 
 #include <syncguard/error.hpp>
 

@@ -2,8 +2,8 @@
 /// the engine.
 #pragma once
 
-#include "database.hpp"
-#include "host_clock.hpp"
+#include "sqlite/database.hpp"
+#include "sqlite/host_clock.hpp"
 
 #include <syncguard/engine.hpp>
 

@@ -1,4 +1,4 @@
-#include "mounts.hpp"
+#include "sqlite/mounts.hpp"
 
 #include <syncguard/error.hpp>
 

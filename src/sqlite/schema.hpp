@@ -1,8 +1,8 @@
 /// The layout of the lock file. This is its only description; docs/storage.md explains it.
 #pragma once
 
-#include "database.hpp"
-#include "host_clock.hpp"
+#include "sqlite/database.hpp"
+#include "sqlite/host_clock.hpp"
 
 namespace syncguard::sqlite {
 

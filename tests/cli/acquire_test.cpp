@@ -1,5 +1,5 @@
 /// `syncguard acquire`.
-#include "workspace.hpp"
+#include "cli/workspace.hpp"
 
 #include <chrono>
 #include <ctime>

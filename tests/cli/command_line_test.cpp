@@ -1,5 +1,5 @@
 /// What is understood on the command line, and what is refused.
-#include "workspace.hpp"
+#include "cli/workspace.hpp"
 
 #include <sqlite3.h>
 

@@ -1,5 +1,5 @@
 /// How durations are written on the command line.
-#include "duration.hpp"
+#include "cli/duration.hpp"
 
 #include <gtest/gtest.h>
 

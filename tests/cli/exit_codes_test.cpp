@@ -1,5 +1,5 @@
 /// Which failure has which exit code.
-#include "exit_codes.hpp"
+#include "cli/exit_codes.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 /// `syncguard run` when its lock goes away: the command must not outlive it.
+#include "cli/workspace.hpp"
 #include "support/sqlite_connection.hpp"
-#include "workspace.hpp"
 
 #include <signal.h>
 

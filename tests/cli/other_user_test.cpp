@@ -1,6 +1,6 @@
 /// `syncguard run` with a command that runs as another user, which it may not signal.
+#include "cli/workspace.hpp"
 #include "support/sqlite_connection.hpp"
-#include "workspace.hpp"
 
 #include <signal.h>
 #include <unistd.h>

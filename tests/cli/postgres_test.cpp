@@ -1,6 +1,6 @@
 /// The commands on a PostgreSQL server.
+#include "cli/workspace.hpp"
 #include "support/postgres_server.hpp"
-#include "workspace.hpp"
 
 #include <memory>
 #include <string>

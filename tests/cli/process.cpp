@@ -1,4 +1,4 @@
-#include "process.hpp"
+#include "cli/process.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 /// The commands on a Redis server.
+#include "cli/workspace.hpp"
 #include "support/fault_proxy.hpp"
 #include "support/redis_server.hpp"
-#include "workspace.hpp"
 
 #include <filesystem>
 #include <string>

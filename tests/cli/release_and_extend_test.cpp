@@ -1,5 +1,5 @@
 /// `syncguard release` and `syncguard extend`.
-#include "workspace.hpp"
+#include "cli/workspace.hpp"
 
 #include <chrono>
 

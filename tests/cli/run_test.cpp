@@ -1,6 +1,6 @@
 /// `syncguard run`: the command, its surroundings, and waiting for the lock.
+#include "cli/workspace.hpp"
 #include "support/sqlite_connection.hpp"
-#include "workspace.hpp"
 
 #include <signal.h>
 

@@ -1,5 +1,5 @@
 /// `syncguard run` and signals: what reaches the command, how often, and in which state it starts.
-#include "workspace.hpp"
+#include "cli/workspace.hpp"
 
 #include <fcntl.h>
 #include <pty.h>

@@ -1,5 +1,5 @@
 /// `syncguard run` when much time passes between the fork and the execution of its command.
-#include "workspace.hpp"
+#include "cli/workspace.hpp"
 
 #include <signal.h>
 

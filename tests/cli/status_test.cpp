@@ -1,5 +1,5 @@
 /// `syncguard status`.
-#include "workspace.hpp"
+#include "cli/workspace.hpp"
 
 namespace syncguard::cli::test {
 

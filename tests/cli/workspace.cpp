@@ -1,4 +1,4 @@
-#include "workspace.hpp"
+#include "cli/workspace.hpp"
 
 #include <cstdlib>
 #include <fstream>

@@ -1,7 +1,7 @@
 /// A private folder with a private lock store, and the command to try on it.
 #pragma once
 
-#include "process.hpp"
+#include "cli/process.hpp"
 #include "support/temporary_folder.hpp"
 
 #include <boost/json.hpp>

@@ -1,5 +1,5 @@
 /// What only the asynchronous forms can show: where handlers run, what cancellation leaves behind.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 

@@ -1,5 +1,5 @@
 /// Many want one lock: threads, and whole processes.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 #include "support/child_process.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -1,8 +1,8 @@
 /// The fixture of the contract suite: every test runs over every engine, through every door.
 #pragma once
 
-#include "door.hpp"
-#include "store.hpp"
+#include "contract/api_form.hpp"
+#include "contract/engine_fixture.hpp"
 
 #include <gtest/gtest.h>
 

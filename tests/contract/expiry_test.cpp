@@ -1,5 +1,5 @@
 /// When a lock ends by itself: to the millisecond, and for every operation alike.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 
 namespace syncguard::test {
 namespace {

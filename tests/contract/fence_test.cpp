@@ -1,5 +1,5 @@
 /// Fencing tokens: greater with every grant of a key, as numbers and as text.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 #include "support/begun_handlers.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"

@@ -1,5 +1,5 @@
 /// Leases that are kept while other threads of the process do not run.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 #include "support/eventually.hpp"
 #include "support/loss_recorder.hpp"
 

@@ -1,5 +1,5 @@
 /// Acquire, release, extend, isLocked: what each does when nothing special happens.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 /// Lookups tell the truth, change nothing, and reveal nothing that was not asked for.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 
 #include <syncguard/diagnostics.hpp>
 #include <syncguard/key.hpp>

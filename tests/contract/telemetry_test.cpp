@@ -1,5 +1,5 @@
 /// Telemetry tells of every operation on every engine, with the specified reasons.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 
 #include <syncguard/key.hpp>
 #include <syncguard/telemetry.hpp>

@@ -1,5 +1,5 @@
 /// The threads that the library starts in the program of its user.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #ifdef SYNCGUARD_WITH_REDIS

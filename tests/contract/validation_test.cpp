@@ -1,5 +1,5 @@
 /// Bad arguments and cancelled calls are refused before the store hears of them.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 #include "support/counting_engine.hpp"
 #include "support/expect_error.hpp"
 

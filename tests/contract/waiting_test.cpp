@@ -1,5 +1,5 @@
 /// Waiting for a lock: who waits is told when it becomes free.
-#include "contract.hpp"
+#include "contract/contract.hpp"
 #include "support/cancelled_thread.hpp"
 #include "support/counting_engine.hpp"
 #include "support/eventually.hpp"

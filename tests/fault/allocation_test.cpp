@@ -1,5 +1,5 @@
 /// Out of memory at the Nth allocation of an acquisition, for every N, until none is left to fail.
-#include "failing_allocation.hpp"
+#include "support/failing_allocation.hpp"
 
 #include <syncguard/memory.hpp>
 #include <syncguard/telemetry.hpp>

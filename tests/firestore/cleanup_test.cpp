@@ -1,5 +1,5 @@
 /// What `is_locked` may remove where it was asked to, and when.
-#include "on_firestore.hpp"
+#include "firestore/on_firestore.hpp"
 #include "support/eventually.hpp"
 #include "support/firestore_proxy.hpp"
 

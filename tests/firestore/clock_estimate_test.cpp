@@ -1,5 +1,5 @@
 /// What a server's answers, told in whole seconds, prove of its clock.
-#include "../../src/firestore/clock_estimate.hpp"
+#include "firestore/clock_estimate.hpp"
 
 #include <gtest/gtest.h>
 

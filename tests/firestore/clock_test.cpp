@@ -1,6 +1,6 @@
 /// The server's Date header beside this host's clock.
-#include "local_google.hpp"
-#include "on_firestore.hpp"
+#include "firestore/local_google.hpp"
+#include "firestore/on_firestore.hpp"
 #include "support/cancelled_thread.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"

@@ -1,7 +1,7 @@
 /// Credentials and tokens: found as Google's clients find them, fetched once, never shown.
-#include "../../src/firestore/credentials.hpp"
+#include "firestore/credentials.hpp"
 
-#include "local_google.hpp"
+#include "firestore/local_google.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 

@@ -1,8 +1,8 @@
 /// Documents and errors as the REST interface shows them.
-#include "../../src/firestore/documents.hpp"
+#include "firestore/documents.hpp"
 
-#include "../../src/firestore/decisions.hpp"
-#include "../../src/firestore/server_error.hpp"
+#include "firestore/lock_rules.hpp"
+#include "firestore/server_error.hpp"
 #include "support/expect_error.hpp"
 
 #include <boost/json.hpp>

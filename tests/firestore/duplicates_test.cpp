@@ -1,5 +1,5 @@
 /// Locks with one id, which somebody else must have written.
-#include "on_firestore.hpp"
+#include "firestore/on_firestore.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/diagnostics.hpp>

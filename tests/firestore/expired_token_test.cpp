@@ -1,6 +1,6 @@
 /// A token that ends in the middle of an operation.
-#include "local_google.hpp"
-#include "on_firestore.hpp"
+#include "firestore/local_google.hpp"
+#include "firestore/on_firestore.hpp"
 #include "support/expect_error.hpp"
 #include "support/firestore_proxy.hpp"
 

@@ -1,6 +1,6 @@
 /// HTTP as the engine speaks it: addresses, dates, and servers that behave oddly.
-#include "../../src/net/http_message.hpp"
-#include "local_google.hpp"
+#include "firestore/local_google.hpp"
+#include "http/message.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/firestore.hpp>

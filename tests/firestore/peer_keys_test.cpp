@@ -1,5 +1,5 @@
 /// Keys with slashes: the same documents as peers use, and what was stored before.
-#include "on_firestore.hpp"
+#include "firestore/on_firestore.hpp"
 #include "support/firestore_peer.hpp"
 
 #include <syncguard/diagnostics.hpp>

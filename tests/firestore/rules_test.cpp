@@ -1,6 +1,6 @@
 /// The decisions that need no server.
-#include "../../src/firestore/decisions.hpp"
-#include "../../src/firestore/document_names.hpp"
+#include "firestore/document_names.hpp"
+#include "firestore/lock_rules.hpp"
 #include "support/expect_error.hpp"
 
 #include <gtest/gtest.h>

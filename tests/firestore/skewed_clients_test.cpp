@@ -1,5 +1,5 @@
 /// Clients whose clocks differ.
-#include "on_firestore.hpp"
+#include "firestore/on_firestore.hpp"
 
 #include <syncguard/diagnostics.hpp>
 

@@ -1,5 +1,5 @@
 /// What is stored, document by document.
-#include "on_firestore.hpp"
+#include "firestore/on_firestore.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/diagnostics.hpp>

@@ -1,5 +1,5 @@
 /// Clients that wait for a lock in a store that sends no notifications.
-#include "on_firestore.hpp"
+#include "firestore/on_firestore.hpp"
 
 #include <syncguard/lock.hpp>
 

@@ -1,5 +1,5 @@
 /// The server's clock in the answer to the greeting.
-#include "../../src/postgres/greeting.hpp"
+#include "postgres/greeting.hpp"
 
 #include "support/expect_error.hpp"
 

@@ -1,5 +1,5 @@
 /// Query plans: no statement reads a large table from end to end.
-#include "../../src/postgres/statements.hpp"
+#include "postgres/statements.hpp"
 #include "support/postgres_server.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 /// What the server refuses, what is tried again, and what a pooler may change.
-#include "on_postgres.hpp"
-#include "service_file.hpp"
+#include "postgres/on_postgres.hpp"
+#include "postgres/service_file.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_proxy.hpp"

@@ -1,5 +1,5 @@
 /// Making the tables: explicit, repeatable, by many at once, under other names.
-#include "on_postgres.hpp"
+#include "postgres/on_postgres.hpp"
 #include "support/cancelled_thread.hpp"
 #include "support/expect_error.hpp"
 

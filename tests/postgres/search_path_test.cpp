@@ -1,7 +1,7 @@
 /// Functions, operators, types and relations of another role in the search path: none of them runs
 /// as the user of the library.
-#include "../../src/postgres/statements.hpp"
-#include "on_postgres.hpp"
+#include "postgres/on_postgres.hpp"
+#include "postgres/statements.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 

@@ -1,5 +1,5 @@
 /// What SQLSTATEs and libpq's texts mean.
-#include "../../src/postgres/server_error.hpp"
+#include "postgres/server_error.hpp"
 
 #include <gtest/gtest.h>
 

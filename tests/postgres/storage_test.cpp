@@ -1,5 +1,5 @@
 /// What is stored: rows exactly as docs/storage.md says, beside what peers store.
-#include "on_postgres.hpp"
+#include "postgres/on_postgres.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/postgres_peer.hpp"

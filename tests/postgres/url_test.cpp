@@ -1,6 +1,6 @@
 /// PostgreSQL URLs and what is read from connection strings.
-#include "../../src/postgres/target.hpp"
-#include "service_file.hpp"
+#include "postgres/server_address.hpp"
+#include "postgres/service_file.hpp"
 #include "support/expect_error.hpp"
 
 #include <gtest/gtest.h>

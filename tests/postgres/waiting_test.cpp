@@ -1,6 +1,6 @@
 /// Waiting for a lock in PostgreSQL: what wakes who waits, what it leaves behind on the server, and
 /// what happens where the server cannot tell.
-#include "on_postgres.hpp"
+#include "postgres/on_postgres.hpp"
 #include "support/eventually.hpp"
 #include "support/transaction_pooler.hpp"
 

@@ -1,5 +1,5 @@
 /// What `is_locked` may remove where it was asked to, and when.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 #include "support/eventually.hpp"
 
 #include <string>

@@ -1,5 +1,5 @@
 /// What is not a lock belongs to somebody else: it is told, and left as it is.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 
 #include <functional>

@@ -1,8 +1,8 @@
 /// Names in the server: those of the specification, and those that no user's key may take.
-#include "../../src/redis/key_space.hpp"
+#include "redis/key_space.hpp"
 
-#include "monitor.hpp"
-#include "on_redis.hpp"
+#include "redis/monitor.hpp"
+#include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/async.hpp>

@@ -1,7 +1,7 @@
 /// How replies of the script are read: what it gives, and what it never gives.
-#include "../../src/redis/lock_protocol.hpp"
+#include "redis/lock_protocol.hpp"
 
-#include "../../src/redis/resp_reader.hpp"
+#include "redis/resp/reader.hpp"
 #include "support/expect_error.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 /// Sharing locks with other SyncGuard programs, whose scripts read and write with cjson.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 
 #include <syncguard/diagnostics.hpp>
 

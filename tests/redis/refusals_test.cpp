@@ -1,5 +1,5 @@
 /// Servers that refuse, for real: what a caller is told, and what is left behind.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 

@@ -1,6 +1,6 @@
 /// Extensions that the server refused because it had forgotten the script, and that are resent.
-#include "../../src/redis/scripts.hpp"
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
+#include "redis/scripts.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/fault_proxy.hpp"

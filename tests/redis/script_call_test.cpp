@@ -1,9 +1,9 @@
 /// How operations are put together into one call of the script.
-#include "../../src/redis/script_call.hpp"
+#include "redis/script_call.hpp"
 
-#include "../../src/redis/lock_protocol.hpp"
-#include "../../src/redis/resp_reader.hpp"
-#include "../../src/redis/scripts.hpp"
+#include "redis/lock_protocol.hpp"
+#include "redis/resp/reader.hpp"
+#include "redis/scripts.hpp"
 
 #include <gtest/gtest.h>
 

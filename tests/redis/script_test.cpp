@@ -1,7 +1,7 @@
 /// Which keys the script touches, and how.
-#include "../../src/redis/scripts.hpp"
-#include "monitor.hpp"
-#include "on_redis.hpp"
+#include "redis/monitor.hpp"
+#include "redis/on_redis.hpp"
+#include "redis/scripts.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,5 @@
 /// What the error replies of a Redis server mean.
-#include "../../src/redis/server_error.hpp"
+#include "redis/server_error.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 /// What is stored, byte for byte; see docs/storage.md.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/diagnostics.hpp>

@@ -1,5 +1,5 @@
 /// Grants over an expired lock that the server still stores.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 
 #include <string>

@@ -1,5 +1,5 @@
 /// URLs and options of the Redis engine.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 
 #include <syncguard/connect.hpp>

@@ -1,6 +1,6 @@
 /// Waiting for a lock in Redis: what wakes who waits, what it costs the server, and what happens
 /// where the server does not tell.
-#include "on_redis.hpp"
+#include "redis/on_redis.hpp"
 #include "support/eventually.hpp"
 
 #include <syncguard/lock.hpp>

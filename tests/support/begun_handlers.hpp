@@ -1,7 +1,7 @@
 /// Synchronisation with the threads that call the program's handlers.
 #pragma once
 
-#include "../../src/core/lease_keeper.hpp"
+#include "core/lease/lease_monitor.hpp"
 
 #include <future>
 #include <memory>

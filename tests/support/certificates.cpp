@@ -1,4 +1,4 @@
-#include "certificates.hpp"
+#include "support/certificates.hpp"
 
 #include <openssl/ec.h>
 #include <openssl/err.h>

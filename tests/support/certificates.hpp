@@ -1,7 +1,7 @@
 /// Certificates for tests of TLS, made afresh: good ones, and one for each way to be bad.
 #pragma once
 
-#include "temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <filesystem>
 

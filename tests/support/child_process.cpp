@@ -1,4 +1,4 @@
-#include "child_process.hpp"
+#include "support/child_process.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

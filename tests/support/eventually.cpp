@@ -1,4 +1,4 @@
-#include "eventually.hpp"
+#include "support/eventually.hpp"
 
 #include <thread>
 

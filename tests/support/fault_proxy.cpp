@@ -1,7 +1,7 @@
-#include "fault_proxy.hpp"
+#include "support/fault_proxy.hpp"
 
-#include "eventually.hpp"
-#include "loopback.hpp"
+#include "support/eventually.hpp"
+#include "support/loopback.hpp"
 
 #include <fcntl.h>
 #include <linux/sockios.h>

@@ -1,7 +1,7 @@
 /// A TCP proxy on 127.0.0.1 that breaks what passes through it, as a test says.
 #pragma once
 
-#include "owned_fd.hpp"
+#include "support/owned_fd.hpp"
 
 #include <array>
 #include <chrono>

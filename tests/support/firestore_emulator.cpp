@@ -1,4 +1,4 @@
-#include "firestore_emulator.hpp"
+#include "support/firestore_emulator.hpp"
 
 #include <boost/json.hpp>
 #include <unistd.h>

@@ -1,10 +1,10 @@
 /// Google's own Firestore emulator, for tests and benchmarks.
 #pragma once
 
-#include "http_client.hpp"
-#include "loopback.hpp"
-#include "server_process.hpp"
-#include "temporary_folder.hpp"
+#include "support/http_client.hpp"
+#include "support/loopback.hpp"
+#include "support/server_process.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <boost/json/value.hpp>
 

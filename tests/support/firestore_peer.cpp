@@ -1,4 +1,4 @@
-#include "firestore_peer.hpp"
+#include "support/firestore_peer.hpp"
 
 #include <syncguard/lock_id.hpp>
 

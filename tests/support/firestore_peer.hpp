@@ -2,7 +2,7 @@
 /// Google's client libraries do.
 #pragma once
 
-#include "firestore_emulator.hpp"
+#include "support/firestore_emulator.hpp"
 
 #include <syncguard/time.hpp>
 

@@ -1,6 +1,6 @@
-#include "firestore_proxy.hpp"
+#include "support/firestore_proxy.hpp"
 
-#include "http_client.hpp"
+#include "support/http_client.hpp"
 
 #include <optional>
 

@@ -1,7 +1,7 @@
 /// A way to the Firestore emulator that breaks single requests, as a test says.
 #pragma once
 
-#include "http_server.hpp"
+#include "support/http_server.hpp"
 
 #include <condition_variable>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "http_server.hpp"
+#include "support/http_server.hpp"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>

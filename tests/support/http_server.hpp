@@ -1,7 +1,7 @@
 /// A small HTTP server on 127.0.0.1 whose answers a test decides.
 #pragma once
 
-#include "certificates.hpp"
+#include "support/certificates.hpp"
 
 #include <cstdint>
 #include <functional>

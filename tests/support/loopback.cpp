@@ -1,4 +1,4 @@
-#include "loopback.hpp"
+#include "support/loopback.hpp"
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 /// TCP on 127.0.0.1: addresses, connections, and ports that nobody else gets.
 #pragma once
 
-#include "owned_fd.hpp"
+#include "support/owned_fd.hpp"
 
 #include <netinet/in.h>
 

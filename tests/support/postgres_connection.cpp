@@ -1,4 +1,4 @@
-#include "postgres_connection.hpp"
+#include "support/postgres_connection.hpp"
 
 namespace syncguard::test {
 

@@ -1,4 +1,4 @@
-#include "postgres_peer.hpp"
+#include "support/postgres_peer.hpp"
 
 #include <array>
 #include <random>

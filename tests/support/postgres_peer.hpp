@@ -2,7 +2,7 @@
 /// docs/storage.md, each statement sent by itself and waited for.
 #pragma once
 
-#include "postgres_connection.hpp"
+#include "support/postgres_connection.hpp"
 
 #include <chrono>
 #include <optional>

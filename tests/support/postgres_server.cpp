@@ -1,7 +1,7 @@
-#include "postgres_server.hpp"
+#include "support/postgres_server.hpp"
 
-#include "eventually.hpp"
-#include "owned_fd.hpp"
+#include "support/eventually.hpp"
+#include "support/owned_fd.hpp"
 
 #include <fcntl.h>
 #include <grp.h>

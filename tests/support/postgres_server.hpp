@@ -1,11 +1,11 @@
 /// A real PostgreSQL server for one test: started, stopped, paused and asked by the test alone.
 #pragma once
 
-#include "certificates.hpp"
-#include "controlled_clock/controlled_clock.hpp"
-#include "loopback.hpp"
-#include "postgres_connection.hpp"
-#include "temporary_folder.hpp"
+#include "support/certificates.hpp"
+#include "support/controlled_clock/controlled_clock.hpp"
+#include "support/loopback.hpp"
+#include "support/postgres_connection.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <sys/types.h>
 

@@ -1,6 +1,6 @@
-#include "redis_connection.hpp"
+#include "support/redis_connection.hpp"
 
-#include "loopback.hpp"
+#include "support/loopback.hpp"
 
 #include <sys/socket.h>
 #include <sys/time.h>

@@ -1,7 +1,7 @@
 /// A small blocking Redis client, independent of the library under test.
 #pragma once
 
-#include "owned_fd.hpp"
+#include "support/owned_fd.hpp"
 
 #include <chrono>
 #include <cstdint>

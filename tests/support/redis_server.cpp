@@ -1,6 +1,6 @@
-#include "redis_server.hpp"
+#include "support/redis_server.hpp"
 
-#include "eventually.hpp"
+#include "support/eventually.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

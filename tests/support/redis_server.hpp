@@ -1,10 +1,10 @@
 /// A real redis-server for one test: started, stopped, paused and asked by the test alone.
 #pragma once
 
-#include "controlled_clock/controlled_clock.hpp"
-#include "loopback.hpp"
-#include "redis_connection.hpp"
-#include "temporary_folder.hpp"
+#include "support/controlled_clock/controlled_clock.hpp"
+#include "support/loopback.hpp"
+#include "support/redis_connection.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /// Writes parsed RESP values out, so that tests can compare and print them.
 #pragma once
 
-#include "../../src/redis/resp_value.hpp"
+#include "redis/resp/value.hpp"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 /// A store whose answers to extensions a test decides.
 #pragma once
 
-#include "scripted_engine.hpp"
+#include "support/scripted_engine.hpp"
 
 #include <syncguard/backend.hpp>
 

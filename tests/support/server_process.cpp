@@ -1,6 +1,6 @@
-#include "server_process.hpp"
+#include "support/server_process.hpp"
 
-#include "eventually.hpp"
+#include "support/eventually.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

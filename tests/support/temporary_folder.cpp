@@ -1,4 +1,4 @@
-#include "temporary_folder.hpp"
+#include "support/temporary_folder.hpp"
 
 #include <cerrno>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-#include "transaction_pooler.hpp"
+#include "support/transaction_pooler.hpp"
 
-#include "loopback.hpp"
+#include "support/loopback.hpp"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>

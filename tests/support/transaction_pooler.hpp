@@ -2,7 +2,7 @@
 /// goes to another session than the one before.
 #pragma once
 
-#include "owned_fd.hpp"
+#include "support/owned_fd.hpp"
 
 #include <cstddef>
 #include <cstdint>

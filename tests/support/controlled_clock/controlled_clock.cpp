@@ -1,4 +1,4 @@
-#include "controlled_clock.hpp"
+#include "support/controlled_clock/controlled_clock.hpp"
 
 #include "support/owned_fd.hpp"
 

@@ -1,7 +1,7 @@
 /// The wall clock of another process, in the hands of a test.
 #pragma once
 
-#include "clock_page.hpp"
+#include "support/controlled_clock/clock_page.hpp"
 
 #include <chrono>
 #include <filesystem>

@@ -1,6 +1,6 @@
 /// Preloaded into a server (LD_PRELOAD), puts a test's clock in the place of the host's wall clock.
 /// Monotonic clocks go on as they are: the server's own timers and timeouts are not the test's.
-#include "clock_page.hpp"
+#include "support/controlled_clock/clock_page.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,0 +1,59 @@
+/// A client that does little more than to let threads wait: a yardstick for the engine.
+#pragma once
+
+#include "net/parking_lot.hpp"
+#include "redis/resp/reader.hpp"
+#include "redis/script_call.hpp"
+#include "support/owned_fd.hpp"
+#include "support/redis_server.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace syncguard::bench {
+
+/// Sends the engine's calls, in batches as the engine does, but only those that were encoded before
+/// the race, over one connection that must not break, without deadlines, errors or cancellation.
+/// What remains is what the system charges: a thread goes to sleep, is woken, and some bytes go to
+/// the server and back.
+class bare_client {
+  public:
+    bare_client(const test::redis_server& server, std::size_t threads);
+    bare_client(const bare_client&) = delete;
+    bare_client& operator=(const bare_client&) = delete;
+    ~bare_client() = default;
+
+    /// Acquires and releases the lock of this thread. Only one at a time for each number.
+    void pair(std::size_t thread);
+
+  private:
+    struct alignas(64) caller {
+        redis::script_input acquire;
+        redis::script_input release;
+        const redis::script_input* wish = nullptr;
+        std::atomic<bool> answered{false};
+        net::dormitory::place place;
+    };
+
+    void perform(caller& who, const redis::script_input& wish);
+    void send_what_is_worth_a_call();
+    void receive_until_answered(caller& who) noexcept;
+    void finish_oldest_call(const redis::resp::value& reply);
+
+    test::owned_fd socket_;
+    std::deque<caller> callers_;
+
+    std::mutex mutex_;
+    std::vector<caller*> waiting_;
+    std::deque<std::vector<caller*>> under_way_;
+    net::dormitory dormitory_;
+
+    // One of those who wait receives for all.
+    std::atomic<bool> somebody_receives_{false};
+    redis::resp::reader reader_;
+};
+
+}  // namespace syncguard::bench

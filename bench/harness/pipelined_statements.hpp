@@ -1,0 +1,30 @@
+/// What C programmers would write instead of using the PostgreSQL engine: its statements, prepared
+/// and sent together, and blocking until the answers are there.
+#pragma once
+
+#include "postgres/query.hpp"
+#include "postgres/statements.hpp"
+#include "support/postgres_connection.hpp"
+
+#include <set>
+#include <string>
+
+namespace syncguard::bench {
+
+class pipelined_statements {
+  public:
+    explicit pipelined_statements(const std::string& server);
+
+    /// One acquisition under a fresh lock id, and its release. Throws unless both succeed.
+    void pair(const std::string& key);
+
+  private:
+    /// What is answered.
+    std::string field_of(const postgres::call& what, int field);
+
+    test::postgres_connection session_;
+    postgres::statements sql_;
+    std::set<const postgres::statement*> prepared_;
+};
+
+}  // namespace syncguard::bench

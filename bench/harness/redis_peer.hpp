@@ -1,0 +1,64 @@
+/// What C programmers would write instead of using the Redis engine: scripts, sent by hiredis.
+#pragma once
+
+#include "harness/redis_connection.hpp"
+#include "support/redis_server.hpp"
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace syncguard::bench {
+
+/// A script, what one call of it takes, and how it says that it did what it was called for.
+struct scripted_call {
+    std::string script;
+    /// Appends what follows the script's SHA-1 in an EVALSHA: the number of keys, KEYS and ARGV.
+    std::function<void(std::string_view lock_id, redis_command& command)> append_arguments;
+    bool (*says_success)(const redisReply& reply);
+};
+
+/// One thread that acquires and releases, and waits for every reply.
+class blocking_pairs {
+  public:
+    blocking_pairs(const test::redis_server& server, scripted_call acquire, scripted_call release);
+
+    /// One acquisition under a fresh lock id, and its release. Throws unless both succeed.
+    void pair();
+
+  private:
+    struct known_call {
+        std::string sha1;
+        scripted_call what;
+    };
+    void perform(const known_call& call, std::string_view lock_id);
+
+    redis_connection connection_;
+    known_call acquire_;
+    known_call release_;
+    redis_command command_;
+};
+
+/// The scripts as the specification describes them, one call for each operation, JSON by cjson.
+scripted_call acquire_as_specified(std::string_view user_key);
+scripted_call release_as_specified();
+
+/// The same on one connection that never waits for a single reply: as many locks as `depth`, each
+/// of them always about to be acquired or released.
+class pipelined_spec_scripts {
+  public:
+    static constexpr std::size_t depth = 256;
+
+    explicit pipelined_spec_scripts(const test::redis_server& server);
+
+    /// An acquisition and a release count one each. Throws unless every one succeeds.
+    double operations_per_second(std::chrono::milliseconds warm_up, std::chrono::milliseconds span);
+
+  private:
+    redis_connection connection_;
+    std::string acquire_sha1_;
+    std::string release_sha1_;
+};
+
+}  // namespace syncguard::bench

@@ -1,0 +1,38 @@
+#include "cli/termination_schedule.hpp"
+
+#include <algorithm>
+
+namespace syncguard::cli {
+
+namespace {
+
+using std::chrono::seconds;
+
+/// A command with a long TTL needs no more than this to clean up, ...
+constexpr milliseconds longest_warning = seconds{10};
+/// ... and a kill takes effect well within this.
+constexpr milliseconds longest_kill_lead = seconds{1};
+constexpr milliseconds longest_grace_after_loss = seconds{2};
+
+milliseconds warning(milliseconds ttl) noexcept {
+    return std::min(ttl / 4, longest_warning);
+}
+
+milliseconds kill_lead(milliseconds ttl) noexcept {
+    return std::min(ttl / 10, longest_kill_lead);
+}
+
+}  // namespace
+
+ending_schedule schedule_end(lease_clock::time_point deadline, milliseconds ttl) noexcept {
+    return {.terminate_at = deadline - warning(ttl), .kill_at = deadline - kill_lead(ttl)};
+}
+
+lease_clock::time_point kill_time_after_loss(lease_clock::time_point now,
+                                             lease_clock::time_point deadline,
+                                             milliseconds ttl) noexcept {
+    const auto grace = std::min(ttl / 5, longest_grace_after_loss);
+    return std::min<lease_clock::time_point>(now + grace, schedule_end(deadline, ttl).kill_at);
+}
+
+}  // namespace syncguard::cli

@@ -1,0 +1,95 @@
+/// Looks after all leases of a process that are to be renewed, or whose loss is to be told.
+#pragma once
+
+#include "core/lease/lease_monitor_entry.hpp"
+#include "core/lease/loss_notifier.hpp"
+#include "core/lease/renewal_plan.hpp"
+#include "util/handler_threads.hpp"
+
+#include <boost/intrusive/set.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace syncguard {
+
+/// One thread decides when something has to be done for any lease. On that thread a request to the
+/// store or the announcement of a loss is only begun. It never waits for a store or for user code.
+/// If it drops the last reference to a lease or a store, another thread destroys that object.
+///
+/// Thread safety: all members may be called concurrently, in the process that a lease belongs to.
+class lease_keeper {
+  public:
+    /// Made when it is first needed, never destroyed. A forked child gets one of its own: its
+    /// parent's has no thread there, and perhaps a mutex that is locked for ever.
+    [[nodiscard]] static lease_keeper& of_this_process();
+
+    lease_keeper(const lease_keeper&) = delete;
+    lease_keeper& operator=(const lease_keeper&) = delete;
+
+    /// Before a lease is given to it. Throws `std::system_error` if there are no threads to be had.
+    void ensure_started();
+
+    /// From now on the end of the lease is watched for.
+    void watch(lease_supervision& entry) noexcept;
+
+    /// Renews the lease from now on, as well. `io_thread` is kept until the lease is over.
+    void renew(lease_supervision& entry, milliseconds ttl,
+               std::shared_ptr<const void> io_thread) noexcept;
+
+    /// Something has extended the lease.
+    void deadline_moved(lease_supervision& entry) noexcept;
+
+    /// `failure` is null if the store has answered.
+    void renewal_ended(lease_supervision& entry, std::exception_ptr failure) noexcept;
+
+    [[nodiscard]] std::exception_ptr renewal_failure_of(lease_supervision& entry) noexcept;
+
+    /// The lease is lost: has that told.
+    void lose(lease_supervision& entry, loss_reason reason) noexcept;
+
+    /// The lease is about to be given up: from now on nothing is done for it.
+    void forget(lease_supervision& entry) noexcept;
+
+    [[nodiscard]] loss_announcer& announcer() noexcept { return announcer_; }
+    [[nodiscard]] handler_threads& handlers() noexcept { return handlers_; }
+
+    /// Whether the calling thread is that of a keeper.
+    [[nodiscard]] static bool runs_this_thread() noexcept;
+
+  private:
+    struct due_of {
+        using type = lease_clock::time_point;
+        const type& operator()(const lease_supervision& what) const noexcept { return what.due; }
+    };
+
+    /// A lease that something has to be done for, out of the mutex.
+    struct errand {
+        std::shared_ptr<detail::lease_core> lease;
+        renewal_step::kind what;
+        milliseconds ttl;
+    };
+
+    lease_keeper();
+    void run();
+    void plan(lease_supervision& entry) noexcept;
+    [[nodiscard]] std::shared_ptr<const void> end(lease_supervision& entry) noexcept;
+    void collect_errands(lease_clock::time_point now);
+    void do_errands() noexcept;
+
+    const std::uint32_t process_;
+    handler_threads handlers_;
+    loss_announcer announcer_{handlers_};
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    boost::intrusive::multiset<lease_supervision, boost::intrusive::key_of_value<due_of>> schedule_;
+    bool started_ = false;
+
+    std::vector<errand> errands_;  ///< Touched by the thread alone.
+};
+
+}  // namespace syncguard

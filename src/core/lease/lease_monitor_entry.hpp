@@ -1,0 +1,63 @@
+/// What is known of a lease that is renewed or whose loss is to be told. Most leases have none.
+#pragma once
+
+#include "util/handler_threads.hpp"
+
+#include <syncguard/loss.hpp>
+#include <syncguard/options.hpp>
+#include <syncguard/time.hpp>
+
+#include <boost/intrusive/set_hook.hpp>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <thread>
+
+namespace syncguard {
+
+namespace detail {
+class backend_core;
+class lease_core;
+}  // namespace detail
+
+/// All memory that a renewal's schedule and the announcement of a loss need is in here: neither can
+/// fail for want of it.
+struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task {
+    explicit lease_supervision(detail::lease_core& whose) noexcept : lease(whose) {}
+
+    /// Announces the loss, or destroys what a destroyed lease has left behind.
+    void run() noexcept override;
+
+    detail::lease_core& lease;  ///< Owns this.
+
+    // Guarded by the keeper.
+    lease_clock::time_point due{};
+    milliseconds renewal_ttl{0};  ///< Zero: it is only watched.
+    /// Keeps the store's I/O independent of callers while the lease is renewed.
+    std::shared_ptr<const void> io_thread;
+    lease_clock::time_point retry_not_before{};
+    std::exception_ptr renewal_failure;  ///< Of the last renewal.
+    bool renewal_under_way = false;
+    bool over = false;  ///< Released, detached or lost.
+
+    // Guarded by the announcer.
+    std::optional<loss> lost;
+    std::shared_ptr<detail::lease_core> kept_until_told;
+    std::stop_source stop{std::nostopstate};  ///< Made when somebody asks for it.
+    loss_handler handler;
+    std::thread::id teller;       ///< The thread that announces the loss now.
+    bool handler_is_due = false;  ///< Stop was requested: the handler is called in any case.
+    bool closed = false;          ///< Nothing more is announced.
+
+    /// Members of a lease that was destroyed on the keeper's thread. Their destructors may block,
+    /// so another thread runs them.
+    struct remains {
+        std::shared_ptr<const detail::backend_core> backend;
+        release_error_handler on_release_error;
+    };
+    std::optional<remains> left_behind;
+};
+
+}  // namespace syncguard

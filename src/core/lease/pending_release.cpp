@@ -1,0 +1,68 @@
+#include "core/lease/pending_release.hpp"
+
+#include "util/fork_generation.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+namespace syncguard {
+
+/// Never destroyed: threads of the library may use it until the process ends.
+class pending_release::registry {
+  public:
+    /// A forked child has its own registry: the parent's releases are not under way in the child,
+    /// and the mutex of the parent's registry may be locked for ever.
+    static registry& of_this_process() {
+        auto* current = latest_.load(std::memory_order_acquire);
+        while (current == nullptr || current->process_ != fork_generation()) {
+            auto created = std::make_unique<registry>();
+            if (!latest_.compare_exchange_strong(current, created.get())) continue;
+            // Registering the function more than once does no harm.
+            (void)std::atexit([] { of_this_process().wait_for_none(); });
+            return *created.release();
+        }
+        return *current;
+    }
+
+    void add() noexcept {
+        const std::lock_guard guard(mutex_);
+        ++count_;
+    }
+    void remove() noexcept {
+        // A completion may fork. In the child, the mutex of the parent's registry may stay locked.
+        if (process_ != fork_generation()) return;
+        const std::lock_guard guard(mutex_);
+        if (--count_ == 0) none_left_.notify_all();
+    }
+
+  private:
+    void wait_for_none() {
+        std::unique_lock guard(mutex_);
+        none_left_.wait_for(guard, patience_at_exit, [&] { return count_ == 0; });
+    }
+
+    /// The same limit as for the end of a networked engine.
+    static constexpr std::chrono::seconds patience_at_exit{1};
+    static inline std::atomic<registry*> latest_{nullptr};
+
+    const std::uint32_t process_ = fork_generation();
+    std::mutex mutex_;
+    std::condition_variable none_left_;
+    std::size_t count_ = 0;
+};
+
+pending_release::pending_release() : registry_(registry::of_this_process()) {
+    registry_.add();
+}
+
+pending_release::~pending_release() {
+    registry_.remove();
+}
+
+}  // namespace syncguard

@@ -1,0 +1,24 @@
+/// From the name of a host to its addresses.
+#pragma once
+
+#include "http/call_context.hpp"
+#include "http/message.hpp"
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace syncguard::net {
+
+/// The addresses of an origin; none if they were not found by that time. `where` is what messages
+/// call the server. Throws `lock_error`: service_unavailable if there is no such host, and the
+/// reason of an interruption, at once.
+[[nodiscard]] boost::asio::awaitable<std::vector<boost::asio::ip::tcp::endpoint>> find_host(
+    boost::asio::io_context& context, const http_origin& origin, const std::string& where,
+    std::chrono::steady_clock::time_point until, interruption& limits);
+
+}  // namespace syncguard::net

@@ -1,0 +1,59 @@
+#include "contract/engine_fixture.hpp"
+#include "support/postgres_server.hpp"
+
+#include <syncguard/postgres.hpp>
+
+#include <utility>
+
+namespace syncguard::test {
+
+namespace {
+
+/// Starting a server takes longer than most tests: one serves all tests of a process, each with
+/// empty tables, unless its clock was set going.
+std::unique_ptr<postgres_server> kept_server;
+
+std::unique_ptr<postgres_server> fresh_server() {
+    if (!kept_server) {
+        return std::make_unique<postgres_server>(postgres_server_options{.controlled_clock = true});
+    }
+    kept_server->run("TRUNCATE syncguard_locks, syncguard_fence_counters");
+    return std::move(kept_server);
+}
+
+class postgres_store : public store {
+  public:
+    ~postgres_store() override {
+        if (server_->clock_is_frozen()) kept_server = std::move(server_);
+    }
+
+    any_backend open(backend_options options) override {
+        return postgres::backend({.connection = server_->url()}, std::move(options));
+    }
+    [[nodiscard]] unix_time now() const override { return server_->now(); }
+    void advance(milliseconds by) override { server_->advance(by); }
+    [[nodiscard]] bool stores_nul() const override { return false; }
+    void set_fence_counter(const std::string& key, std::uint64_t counter) override {
+        server_->run("INSERT INTO syncguard_fence_counters VALUES ($1, $2)",
+                     {"fence:" + key, std::to_string(counter)});
+    }
+    [[nodiscard]] bool delete_fence_counter(const std::string& key) override {
+        server_->run("DELETE FROM syncguard_fence_counters WHERE fence_key = $1", {"fence:" + key});
+        return true;
+    }
+    [[nodiscard]] std::string url() override {
+        server_->set_offset(milliseconds(0));
+        return server_->url();
+    }
+
+  private:
+    std::unique_ptr<postgres_server> server_ = fresh_server();
+};
+
+}  // namespace
+
+std::unique_ptr<store> make_postgres_store() {
+    return std::make_unique<postgres_store>();
+}
+
+}  // namespace syncguard::test

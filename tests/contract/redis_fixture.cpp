@@ -1,0 +1,55 @@
+#include "contract/engine_fixture.hpp"
+#include "support/redis_server.hpp"
+
+#include <syncguard/redis.hpp>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace syncguard::test {
+
+namespace {
+
+class redis_store : public store {
+  public:
+    any_backend open(backend_options options) override {
+        return redis::backend({.host = "127.0.0.1", .port = server_.port()}, std::move(options));
+    }
+    [[nodiscard]] unix_time now() const override { return server_.now(); }
+    void advance(milliseconds by) override { server_.advance(by); }
+    // Redis itself removes a lock when its time is over, and nothing of it stays.
+    [[nodiscard]] milliseconds grace() const override { return milliseconds(1); }
+    [[nodiscard]] failure_reason reason_after_expiry() const override {
+        return failure_reason::not_found;
+    }
+    void set_fence_counter(const std::string& key, std::uint64_t counter) override {
+        command({"SET", "syncguard:fence:syncguard:" + key, std::to_string(counter)});
+    }
+    [[nodiscard]] bool delete_fence_counter(const std::string& key) override {
+        command({"DEL", "syncguard:fence:syncguard:" + key});
+        command({"PERSIST", "syncguard:" + key});
+        return true;
+    }
+    [[nodiscard]] std::string url() override {
+        server_.set_offset(milliseconds(0));
+        return server_.url();
+    }
+
+  private:
+    void command(const std::vector<std::string>& words) const {
+        const auto answer = server_.command(words);
+        if (answer.is_error) throw std::runtime_error(answer.text);
+    }
+
+    redis_server server_{{.controlled_clock = true}};
+};
+
+}  // namespace
+
+std::unique_ptr<store> make_redis_store() {
+    return std::make_unique<redis_store>();
+}
+
+}  // namespace syncguard::test

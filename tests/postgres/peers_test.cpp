@@ -1,0 +1,118 @@
+/// Ten processes of two kinds and one key: this library beside peers that follow the protocol of
+/// docs/storage.md statement by statement.
+#include "postgres/postgres_fault.hpp"
+#include "support/child_process.hpp"
+#include "support/postgres_peer.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace syncguard::test {
+namespace {
+
+constexpr auto span = 60s;
+
+/// Now and then somebody goes without releasing, and the others have to wait for the end of the
+/// lock.
+constexpr int visits_until_it_is_forgotten = 50;
+constexpr milliseconds ttl_of_a_forgotten_one{100};
+
+/// What the lock protects: a file that says who is inside, and one that tells the fences in order.
+class resource {
+  public:
+    explicit resource(const std::filesystem::path& folder)
+        : door_(folder / "inside"), record_(folder / "record") {}
+
+    /// False if somebody else is inside.
+    [[nodiscard]] bool visit(const std::string& fence, const std::string& who) const {
+        const int alone = ::open(door_.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (alone < 0) return false;
+        ::close(alone);
+        {
+            // One write to a file in append mode: whole lines, in order.
+            std::ofstream record(record_, std::ios::app);
+            record << fence + " " + who + "\n" << std::flush;
+        }
+        return ::unlink(door_.c_str()) == 0;
+    }
+    [[nodiscard]] std::vector<std::pair<std::string, std::string>> visits() const {
+        std::vector<std::pair<std::string, std::string>> all;
+        std::ifstream record(record_);
+        for (std::string fence, who; record >> fence >> who;)
+            all.emplace_back(fence, who);
+        return all;
+    }
+
+  private:
+    std::string door_;
+    std::string record_;
+};
+
+int run_ours(const std::string& url, const resource& guarded) {
+    const postgres::backend locks(postgres::parse_url(url), quiet());
+    const auto end = steady_clock::now() + span;
+    for (int visits = 1; steady_clock::now() < end;) {
+        const bool forgets = visits % visits_until_it_is_forgotten == 0;
+        auto lease = locks.acquire("k", {.ttl = forgets ? ttl_of_a_forgotten_one : 30s});
+        if (!lease) continue;
+        ++visits;
+        if (!guarded.visit(lease->fence().to_string(), "ours")) return 1;
+        if (forgets) {
+            lease->detach();
+        } else if (!lease->release().ok) {
+            return 2;
+        }
+    }
+    return 0;
+}
+
+int run_peer(const std::string& url, const resource& guarded) {
+    postgres_peer peer(url);
+    const auto end = steady_clock::now() + span;
+    for (int visits = 1; steady_clock::now() < end;) {
+        const bool forgets = visits % visits_until_it_is_forgotten == 0;
+        const auto id = postgres_peer::new_lock_id();
+        const auto fence = peer.acquire("k", id, forgets ? ttl_of_a_forgotten_one : 30s);
+        if (!fence) continue;
+        ++visits;
+        if (!guarded.visit(*fence, "peer")) return 1;
+        if (!forgets && !peer.release(id)) return 2;
+    }
+    return 0;
+}
+
+TEST(postgres_peers, ten_processes_of_both_kinds_exclude_each_other_and_share_the_fences) {
+    const postgres_server server;
+    const temporary_folder folder;
+    const resource guarded(folder.path());
+    std::vector<std::unique_ptr<child_process>> all;
+    for (int i = 0; i < 10; ++i) {
+        all.push_back(std::make_unique<child_process>([&, i] {
+            return i % 2 == 0 ? run_ours(server.url(), guarded) : run_peer(server.url(), guarded);
+        }));
+    }
+    for (const auto& each : all)
+        EXPECT_EQ(each->wait(), 0);
+
+    const auto visits = guarded.visits();
+    std::set<std::string> kinds;
+    std::uint64_t expected = 0;
+    for (const auto& [token, who] : visits) {
+        // Not one number is skipped: no contended attempt has spent any.
+        EXPECT_EQ(token, fence::from_counter(++expected).to_string());
+        kinds.insert(who);
+    }
+    EXPECT_EQ(kinds, (std::set<std::string>{"ours", "peer"}));
+    EXPECT_GT(visits.size(), 100U);
+    EXPECT_EQ(server.value("SELECT fence FROM syncguard_fence_counters"),
+              std::to_string(visits.size()));
+}
+
+}  // namespace
+}  // namespace syncguard::test
