@@ -19,12 +19,12 @@ namespace {
 
 /// A folder for both SQLite contestants, on the same disk.
 const std::filesystem::path& folder() {
-    static const std::filesystem::path made = [] {
+    static const std::filesystem::path path = [] {
         std::string pattern = (std::filesystem::temp_directory_path() / "syncguard-bench-XXXXXX");
         if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
         return std::filesystem::path(pattern);
     }();
-    return made;
+    return path;
 }
 
 void make_lock_id(benchmark::State& state) {
@@ -51,11 +51,11 @@ void memory_pair(benchmark::State& state) {
 /// The same under 100 000 other live locks.
 void memory_pair_among_100k(benchmark::State& state) {
     static const memory::backend locks = [] {
-        memory::backend made;
+        memory::backend backend;
         for (int i = 0; i < 100'000; ++i) {
-            made.acquire("other:" + std::to_string(i), {.ttl = std::chrono::hours(1)})->detach();
+            backend.acquire("other:" + std::to_string(i), {.ttl = std::chrono::hours(1)})->detach();
         }
-        return made;
+        return backend;
     }();
     acquire_and_release(state, locks);
 }
@@ -107,9 +107,9 @@ class bare_sqlite {
         if (sqlite3_exec(file_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail();
     }
     sqlite3_stmt* prepare(const char* sql) {
-        sqlite3_stmt* made = nullptr;
-        if (sqlite3_prepare_v2(file_, sql, -1, &made, nullptr) != SQLITE_OK) fail();
-        return made;
+        sqlite3_stmt* prepared = nullptr;
+        if (sqlite3_prepare_v2(file_, sql, -1, &prepared, nullptr) != SQLITE_OK) fail();
+        return prepared;
     }
     void finish(sqlite3_stmt* statement) {
         int result = SQLITE_ROW;
@@ -149,17 +149,17 @@ int main(int argc, char** argv) {
     using syncguard::bench::medians;
     const int code = syncguard::bench::run_and_judge(
         argc, argv,
-        {{.what = "time to make a lock id",
+        {{.title = "time to make a lock id",
           .figure = [](const medians& ns) { return ns.at("make_lock_id"); },
           .limit = 1000,
           .must_be = bar::direction::at_most,
           .unit = "ns"},
-         {.what = "memory: acquire+release pairs per second, one thread",
+         {.title = "memory: acquire+release pairs per second, one thread",
           .figure = [](const medians& ns) { return 1e9 / ns.at("memory_pair"); },
           .limit = 5e5,
           .must_be = bar::direction::at_least,
           .unit = "pairs/s"},
-         {.what = "sqlite: rate beside bare prepared transactions of the same durability",
+         {.title = "sqlite: rate beside bare prepared transactions of the same durability",
           .figure =
               [](const medians& ns) { return ns.at("bare_sqlite_pair") / ns.at("sqlite_pair"); },
           .limit = 0.75,

@@ -89,7 +89,7 @@ int main() try {
     const syncguard::test::firestore_emulator emulator;
     const syncguard::test::firestore_project project(emulator.port());
     return judge(measure(project),
-                 {{.what = "firestore: one client beside one that uses transactions",
+                 {{.title = "firestore: one client beside one that uses transactions",
                    .figure =
                        [](const medians& rate) {
                            return rate.at("syncguard_1_client") / rate.at("transactions_1_client");
@@ -97,7 +97,7 @@ int main() try {
                    .limit = 1.5,
                    .must_be = bar::direction::at_least,
                    .unit = "x"},
-                  {.what = "firestore: ten clients beside one that uses transactions",
+                  {.title = "firestore: ten clients beside one that uses transactions",
                    .figure =
                        [](const medians& rate) {
                            return rate.at("syncguard_10_clients") /

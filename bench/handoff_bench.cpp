@@ -95,8 +95,8 @@ double commands_so_far(const test::redis_server& server) {
     return sum;
 }
 
-void show(const char* what, const hand_off_times& times) {
-    std::printf("%-44s %10.0f us (median) %10.0f us (99 %%)\n", what, times.median_us,
+void show(const char* title, const hand_off_times& times) {
+    std::printf("%-44s %10.0f us (median) %10.0f us (99 %%)\n", title, times.median_us,
                 times.p99_us);
 }
 
@@ -107,7 +107,7 @@ medians measure_redis() {
     };
     occasional_ping ping(server);
     const double before = commands_so_far(server);
-    const auto told =
+    const auto notified =
         measure_hand_offs(open, take_when_free, a_hundred, hand_offs, [&] { ping(); });
     const double in_between = commands_so_far(server);
     const auto thousand = measure_hand_offs(open, take_when_free, a_thousand, hand_offs);
@@ -116,20 +116,20 @@ medians measure_redis() {
     occasional_ping slow_ping(server);
     const auto slow =
         measure_hand_offs(open, take_when_free, a_slow_hundred, hand_offs, [&] { slow_ping(); });
-    const double commands = (in_between - before) / static_cast<double>(told.acquisitions);
+    const double commands = (in_between - before) / static_cast<double>(notified.acquisitions);
     const double commands_of_1000 =
         (after - in_between) / static_cast<double>(thousand.acquisitions);
 
     std::printf("%-44s %10.0f us (median)\n", "redis: PING meanwhile", ping.median_us());
-    show("redis: 100 waiters in 4 processes", told);
+    show("redis: 100 waiters in 4 processes", notified);
     show("redis: 1000 waiters in 4 processes", thousand);
     show("redis: 100 waiters, by backoff alone", polled);
     show("redis: 100 waiters, each in for 5 ms", slow);
     std::printf("%-44s %10.0f us (median)\n", "redis: PING meanwhile", slow_ping.median_us());
     std::printf("redis: %.1f commands a hand-off with 100 waiters, %.1f with 1000\n", commands,
                 commands_of_1000);
-    return {{"redis_median_in_pings", told.median_us / ping.median_us()},
-            {"redis_p99_in_pings", told.p99_us / ping.median_us()},
+    return {{"redis_median_in_pings", notified.median_us / ping.median_us()},
+            {"redis_p99_in_pings", notified.p99_us / ping.median_us()},
             {"redis_commands_of_1000", commands_of_1000}};
 }
 
@@ -144,14 +144,14 @@ medians measure_postgres() {
     const test::postgres_server server{{.settings = {"max_connections=150"}}};
     const auto open = [&] { return any_backend(postgres::backend({.connection = server.url()})); };
     const double before = transactions_so_far(server);
-    const auto told = measure_hand_offs(open, take_when_free, a_hundred, hand_offs);
+    const auto notified = measure_hand_offs(open, take_when_free, a_hundred, hand_offs);
     const double after = transactions_so_far(server);
     const auto polled = measure_hand_offs(open, take_by_backoff, a_hundred, hand_offs_by_backoff);
-    show("postgres: 100 waiters in 4 processes", told);
+    show("postgres: 100 waiters in 4 processes", notified);
     show("postgres: 100 waiters, by backoff alone", polled);
     std::printf("postgres: %.1f transactions a hand-off\n",
-                (after - before) / static_cast<double>(told.acquisitions));
-    return {{"postgres_backoff_p99", polled.p99_us / told.p99_us}};
+                (after - before) / static_cast<double>(notified.acquisitions));
+    return {{"postgres_backoff_p99", polled.p99_us / notified.p99_us}};
 }
 
 medians measure_sqlite() {
@@ -160,11 +160,11 @@ medians measure_sqlite() {
         return any_backend(sqlite::backend({.path = folder.path() / "locks.db"}));
     };
     (void)open().is_locked(key);
-    const auto told = measure_hand_offs(open, take_when_free, a_hundred, hand_offs);
+    const auto notified = measure_hand_offs(open, take_when_free, a_hundred, hand_offs);
     const auto polled = measure_hand_offs(open, take_by_backoff, a_hundred, hand_offs_by_backoff);
-    show("sqlite: 100 waiters in 4 processes", told);
+    show("sqlite: 100 waiters in 4 processes", notified);
     show("sqlite: 100 waiters, by backoff alone", polled);
-    return {{"sqlite_backoff_median", polled.median_us / told.median_us}};
+    return {{"sqlite_backoff_median", polled.median_us / notified.median_us}};
 }
 
 medians measure_all() {
@@ -183,27 +183,27 @@ int main() try {
         return [name](const medians& figures) { return figures.at(name); };
     };
     return judge(measure_all(),
-                 {{.what = "redis: median hand-off, in round trips of PING",
+                 {{.title = "redis: median hand-off, in round trips of PING",
                    .figure = named("redis_median_in_pings"),
                    .limit = 4,
                    .must_be = bar::direction::at_most,
                    .unit = "x"},
-                  {.what = "redis: 99 % of hand-offs, in round trips of PING",
+                  {.title = "redis: 99 % of hand-offs, in round trips of PING",
                    .figure = named("redis_p99_in_pings"),
                    .limit = 50,
                    .must_be = bar::direction::at_most,
                    .unit = "x"},
-                  {.what = "redis: commands a hand-off with 1000 waiters in 4 processes",
+                  {.title = "redis: commands a hand-off with 1000 waiters in 4 processes",
                    .figure = named("redis_commands_of_1000"),
                    .limit = 16,
                    .must_be = bar::direction::at_most,
                    .unit = "commands"},
-                  {.what = "postgres: 99 % of hand-offs by backoff alone beside it",
+                  {.title = "postgres: 99 % of hand-offs by backoff alone beside it",
                    .figure = named("postgres_backoff_p99"),
                    .limit = 1.5,
                    .must_be = bar::direction::at_least,
                    .unit = "x"},
-                  {.what = "sqlite: median hand-off by backoff alone beside it",
+                  {.title = "sqlite: median hand-off by backoff alone beside it",
                    .figure = named("sqlite_backoff_median"),
                    .limit = 1,
                    .must_be = bar::direction::at_least,

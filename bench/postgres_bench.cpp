@@ -39,8 +39,8 @@ struct servers {
 };
 
 servers& all_servers() {
-    static servers made;
-    return made;
+    static servers running;
+    return running;
 }
 
 void acquire_and_release(const postgres::backend& locks, const std::string& key) {
@@ -90,11 +90,11 @@ double of_peers(const std::string& server, std::size_t sessions) {
 }
 
 /// Which of some concurrencies suits a contestant best.
-std::size_t best_of(const char* whose, const std::vector<std::size_t>& concurrencies,
+std::size_t best_of(const char* name, const std::vector<std::size_t>& concurrencies,
                     const std::function<double(std::size_t)>& measure) {
     std::size_t best = 0;
     double most = 0;
-    std::printf("%s:", whose);
+    std::printf("%s:", name);
     for (const auto each : concurrencies) {
         const double rate = measure(each);
         std::printf("  %zu: %.0f/s", each, rate);
@@ -134,7 +134,7 @@ int main(int argc, char** argv) try {
     all_servers();
     return run_and_judge(
         argc, argv,
-        {{.what = "postgres: time of a pair beside the same statements by blocking libpq",
+        {{.title = "postgres: time of a pair beside the same statements by blocking libpq",
           .figure =
               [](const medians& ns) {
                   return ns.at("syncguard_pair") / ns.at("same_statements_by_hand");
@@ -142,7 +142,7 @@ int main(int argc, char** argv) try {
           .limit = 1.15,
           .must_be = bar::direction::at_most,
           .unit = "x"},
-         {.what = "postgres: threads beside the peers' protocol, statement by statement",
+         {.title = "postgres: threads beside the peers' protocol, statement by statement",
           .figure =
               [](const medians& rate) {
                   return rate.at("syncguard_threads") / rate.at("peer_statement_by_statement");
@@ -150,7 +150,7 @@ int main(int argc, char** argv) try {
           .limit = 3,
           .must_be = bar::direction::at_least,
           .unit = "x"},
-         {.what = "postgres: threads beside pgbench with one function call for each transaction",
+         {.title = "postgres: threads beside pgbench with one function call for each transaction",
           .figure =
               [](const medians& rate) {
                   return rate.at("syncguard_threads") / rate.at("pgbench_function_calls");

@@ -54,8 +54,8 @@ struct servers {
 };
 
 servers& all_servers() {
-    static servers made;
-    return made;
+    static servers running;
+    return running;
 }
 
 redis::backend connect_to(const test::redis_server& server) {
@@ -260,32 +260,32 @@ int main() try {
     figures.merge(measure_throughput_and_memory());
     return judge(
         figures,
-        {{.what = "redis: time of a pair beside blocking hiredis, on one CPU with the server",
+        {{.title = "redis: time of a pair beside blocking hiredis, on one CPU with the server",
           .figure = of("hiredis_on_one_cpu", "syncguard_on_one_cpu"),
           .limit = 1.10,
           .must_be = bar::direction::at_most,
           .unit = "x"},
-         {.what = "redis: time of a pair beside blocking hiredis, where the scheduler puts them",
+         {.title = "redis: time of a pair beside blocking hiredis, where the scheduler puts them",
           .figure = of("hiredis_1_thread", "syncguard_1_thread"),
           .limit = 1.10,
           .must_be = bar::direction::at_most,
           .unit = "x"},
-         {.what = "redis: 64 threads beside the specification's scripts, pipelined 256 deep",
+         {.title = "redis: 64 threads beside the specification's scripts, pipelined 256 deep",
           .figure = of("syncguard_64_threads", "hiredis_pipeline"),
           .limit = 1.5,
           .must_be = bar::direction::at_least,
           .unit = "x"},
-         {.what = "redis: 64 threads beside redlock on Node at its best",
+         {.title = "redis: 64 threads beside redlock on Node at its best",
           .figure = of("syncguard_64_threads", "redlock"),
           .limit = 2,
           .must_be = bar::direction::at_least,
           .unit = "x"},
-         {.what = "redis: time of a pair among 1 000 000 live locks beside 1 000",
+         {.title = "redis: time of a pair among 1 000 000 live locks beside 1 000",
           .figure = of("syncguard_on_one_cpu", "syncguard_among_1m_locks"),
           .limit = 1.25,
           .must_be = bar::direction::at_most,
           .unit = "x"},
-         {.what = "redis: client memory of a held lease",
+         {.title = "redis: client memory of a held lease",
           .figure = [](const medians& all) { return all.at("bytes_per_held_lease"); },
           .limit = 1000,
           .must_be = bar::direction::at_most,

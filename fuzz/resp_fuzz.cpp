@@ -32,17 +32,17 @@ void require(bool holds, const char* property) {
 }
 
 /// Every way to an element leads to the same one.
-void check_access(const value& what) {
+void check_access(const value& aggregate) {
     std::size_t index = 0;
-    for (const auto inside : what) {
-        require(what[index].type() == inside.type() &&
-                    what[index].text().data() == inside.text().data(),
+    for (const auto inside : aggregate) {
+        require(aggregate[index].type() == inside.type() &&
+                    aggregate[index].text().data() == inside.text().data(),
                 "an element has one index");
         check_access(inside);
         ++index;
     }
-    require(index == what.size(), "there are as many elements as size() says");
-    require(what[index].is_null(), "beyond the last element there is a null");
+    require(index == aggregate.size(), "there are as many elements as size() says");
+    require(aggregate[index].is_null(), "beyond the last element there is a null");
 }
 
 void check_memory(const reader& from, std::size_t received) {
@@ -56,7 +56,7 @@ void check_memory(const reader& from, std::size_t received) {
 /// end, so that an input is nothing but what a server might send.
 account read_in_pieces(std::string_view bytes, std::size_t longest_piece, const limits& caps) {
     reader from(caps);
-    account made;
+    account result;
     std::size_t received = 0;
     std::size_t from_the_end = bytes.size();
     try {
@@ -70,29 +70,29 @@ account read_in_pieces(std::string_view bytes, std::size_t longest_piece, const 
             received += size;
             while (const auto message = from.next()) {
                 check_access(*message);
-                made.messages.push_back(syncguard::test::notation(*message));
+                result.messages.push_back(syncguard::test::notation(*message));
             }
             check_memory(from, received);
         }
     } catch (const malformed& refusal) {
-        made.refusal = refusal.what();
+        result.refusal = refusal.what();
     }
-    return made;
+    return result;
 }
 
 account read_at_once(std::string_view bytes, const limits& caps) {
     reader from(caps);
-    account made;
+    account result;
     std::memcpy(from.prepare(bytes.size()).data(), bytes.data(), bytes.size());
     from.commit(bytes.size());
     try {
         while (const auto message = from.next())
-            made.messages.push_back(syncguard::test::notation(*message));
+            result.messages.push_back(syncguard::test::notation(*message));
     } catch (const malformed& refusal) {
-        made.refusal = refusal.what();
+        result.refusal = refusal.what();
     }
     check_memory(from, bytes.size());
-    return made;
+    return result;
 }
 
 }  // namespace

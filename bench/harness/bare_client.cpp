@@ -22,11 +22,11 @@ namespace syncguard::bench {
 namespace {
 
 /// As many as the engine has under way.
-constexpr std::size_t most_calls = 3;
+constexpr std::size_t max_calls = 3;
 
 /// Nobody could answer for a lock that was not granted: the race has no result then.
-[[noreturn]] void give_up(const char* why) {
-    (void)std::fprintf(stderr, "bare client: %s\n", why);
+[[noreturn]] void fail(const char* message) {
+    (void)std::fprintf(stderr, "bare client: %s\n", message);
     std::abort();
 }
 
@@ -48,88 +48,88 @@ bare_client::bare_client(const test::redis_server& server, std::size_t threads)
 }
 
 void bare_client::pair(std::size_t thread) {
-    auto& who = callers_[thread];
-    perform(who, who.acquire);
-    perform(who, who.release);
+    auto& own = callers_[thread];
+    execute(own, own.acquire);
+    execute(own, own.release);
 }
 
-void bare_client::perform(caller& who, const redis::script_input& wish) {
+void bare_client::execute(caller& own, const redis::script_args& args) {
     {
         const std::lock_guard guard(mutex_);
-        who.wish = &wish;
-        who.answered = false;
-        who.place = dormitory_.assign();
-        waiting_.push_back(&who);
-        send_what_is_worth_a_call();
+        own.args = &args;
+        own.answered = false;
+        own.slot = parking_lot_.allocate_slot();
+        waiting_.push_back(&own);
+        send_if_batch_is_ready();
     }
     while (true) {
-        const auto seen = dormitory_.time_in(who.place);
-        if (who.answered) return;
-        if (!somebody_receives_.exchange(true)) {
-            receive_until_answered(who);
+        const auto seen = parking_lot_.epoch(own.slot);
+        if (own.answered) return;
+        if (!has_receiver_.exchange(true)) {
+            receive_until_answered(own);
             return;
         }
-        dormitory_.sleep(who.place, seen);
+        parking_lot_.park(own.slot, seen);
     }
 }
 
 /// With the lock held.
-void bare_client::send_what_is_worth_a_call() {
+void bare_client::send_if_batch_is_ready() {
     std::size_t others = 0;
     for (const auto& call : under_way_)
         others += call.size();
-    const std::size_t share = (others + most_calls - 2) / (most_calls - 1);
-    if (waiting_.empty() || under_way_.size() >= most_calls || waiting_.size() < share) return;
+    const std::size_t share = (others + max_calls - 2) / (max_calls - 1);
+    if (waiting_.empty() || under_way_.size() >= max_calls || waiting_.size() < share) return;
 
     const auto by_kind = [](const caller* one, const caller* other) {
-        return redis::comes_before(*one->wish, *other->wish);
+        return redis::batch_order(*one->args, *other->args);
     };
     std::sort(waiting_.begin(), waiting_.end(), by_kind);
-    std::vector<const redis::script_input*> wishes;
+    std::vector<const redis::script_args*> args;
     for (const auto* each : waiting_)
-        wishes.push_back(each->wish);
+        args.push_back(each->args);
     std::string bytes;
-    redis::append_call(bytes, wishes, true);
+    redis::append_evalsha(bytes, args, true);
     under_way_.push_back(std::exchange(waiting_, {}));
     const auto sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent != static_cast<ssize_t>(bytes.size())) give_up("the connection broke");
+    if (sent != static_cast<ssize_t>(bytes.size())) fail("the connection broke");
 }
 
-void bare_client::receive_until_answered(caller& who) noexcept {
-    while (!who.answered) {
-        const auto room = reader_.prepare(16'384);
-        const auto count = ::recv(socket_.get(), room.data(), room.size(), 0);
-        if (count <= 0) give_up("the connection broke");
+void bare_client::receive_until_answered(caller& own) noexcept {
+    while (!own.answered) {
+        const auto bucket = reader_.prepare(16'384);
+        const auto count = ::recv(socket_.get(), bucket.data(), bucket.size(), 0);
+        if (count <= 0) fail("the connection broke");
         reader_.commit(static_cast<std::size_t>(count));
         while (const auto reply = reader_.next())
             finish_oldest_call(*reply);
     }
     const std::lock_guard guard(mutex_);
-    somebody_receives_ = false;
+    has_receiver_ = false;
     if (under_way_.empty()) return;
-    net::dormitory::wake_list successor;
-    successor.add(under_way_.front().front()->place);
-    dormitory_.wake(successor);
+    net::parking_lot::wake_list successor;
+    successor.add(under_way_.front().front()->slot);
+    parking_lot_.unpark(successor);
 }
 
 void bare_client::finish_oldest_call(const redis::resp::value& reply) {
     const auto succeeded = [](const redis::resp::value& each) { return each.integer() > 0; };
-    net::dormitory::wake_list sleepers;
+    net::parking_lot::wake_list sleepers;
     {
         const std::lock_guard guard(mutex_);
         const auto call = std::move(under_way_.front());
         under_way_.pop_front();
         if (reply.size() != call.size() + 1 ||
             !std::all_of(reply.begin(), reply.end(), succeeded)) {
-            give_up("an operation was refused; does anybody else use this server?");
+            fail("an operation was refused; does anybody else use this server?");
         }
         for (auto* each : call) {
-            sleepers.add(each->place);
+            sleepers.add(each->slot);
             each->answered = true;
         }
-        send_what_is_worth_a_call();
+        send_if_batch_is_ready();
     }
-    dormitory_.wake(sleepers);
+    parking_lot_.unpark(sleepers);
 }
 
 }  // namespace syncguard::bench

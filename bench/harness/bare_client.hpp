@@ -31,16 +31,16 @@ class bare_client {
 
   private:
     struct alignas(64) caller {
-        redis::script_input acquire;
-        redis::script_input release;
-        const redis::script_input* wish = nullptr;
+        redis::script_args acquire;
+        redis::script_args release;
+        const redis::script_args* args = nullptr;
         std::atomic<bool> answered{false};
-        net::dormitory::place place;
+        net::parking_lot::slot slot;
     };
 
-    void perform(caller& who, const redis::script_input& wish);
-    void send_what_is_worth_a_call();
-    void receive_until_answered(caller& who) noexcept;
+    void execute(caller& own, const redis::script_args& args);
+    void send_if_batch_is_ready();
+    void receive_until_answered(caller& own) noexcept;
     void finish_oldest_call(const redis::resp::value& reply);
 
     test::owned_fd socket_;
@@ -49,10 +49,10 @@ class bare_client {
     std::mutex mutex_;
     std::vector<caller*> waiting_;
     std::deque<std::vector<caller*>> under_way_;
-    net::dormitory dormitory_;
+    net::parking_lot parking_lot_;
 
-    // One of those who wait receives for all.
-    std::atomic<bool> somebody_receives_{false};
+    // One waiting caller receives for all.
+    std::atomic<bool> has_receiver_{false};
     redis::resp::reader reader_;
 };
 

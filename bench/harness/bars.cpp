@@ -57,8 +57,9 @@ int judge(const medians& figures, const std::vector<bar>& bars) {
         const bool at_least = bar.must_be == bar::direction::at_least;
         const bool met = at_least ? figure >= bar.limit : figure <= bar.limit;
         all_met = all_met && met;
-        std::printf("%s  %s: %.4g %s (bar: %s %.4g)\n", met ? "met   " : "MISSED", bar.what.c_str(),
-                    figure, bar.unit.c_str(), at_least ? "at least" : "at most", bar.limit);
+        std::printf("%s  %s: %.4g %s (bar: %s %.4g)\n", met ? "met   " : "MISSED",
+                    bar.title.c_str(), figure, bar.unit.c_str(), at_least ? "at least" : "at most",
+                    bar.limit);
     }
     return all_met ? 0 : 1;
 }

@@ -13,7 +13,7 @@ using medians = std::map<std::string, double>;
 
 /// Something that must hold of the figures.
 struct bar {
-    std::string what;
+    std::string title;
     std::function<double(const medians&)> figure;
     double limit;
     enum class direction { at_least, at_most } must_be;

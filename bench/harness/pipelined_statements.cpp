@@ -21,17 +21,17 @@ pipelined_statements::pipelined_statements(const std::string& server)
     PQenterPipelineMode(session_.native());
 }
 
-std::string pipelined_statements::field_of(const postgres::call& what, int field) {
-    const std::array alone{postgres::timed_call{&what, unix_time::max()}};
-    for (const auto& step : postgres::transaction_of(alone, false, milliseconds(5'000))) {
+std::string pipelined_statements::field_of(const postgres::query& asked, int field) {
+    const std::array alone{postgres::timed_query{&asked, unix_time::max()}};
+    for (const auto& step : postgres::build_transaction(alone, false, milliseconds(5'000))) {
         std::array<const char*, 8> values{};
         for (std::size_t i = 0; i < step.parameters.size(); ++i)
             values.at(i) = step.parameters[i].c_str();
-        if (prepared_.insert(step.what).second) {
-            PQsendPrepare(session_.native(), step.what->name.c_str(), step.what->text.c_str(), 0,
+        if (prepared_.insert(step.sql).second) {
+            PQsendPrepare(session_.native(), step.sql->name.c_str(), step.sql->text.c_str(), 0,
                           nullptr);
         }
-        PQsendQueryPrepared(session_.native(), step.what->name.c_str(),
+        PQsendQueryPrepared(session_.native(), step.sql->name.c_str(),
                             static_cast<int>(step.parameters.size()), values.data(), nullptr,
                             nullptr, 0);
     }

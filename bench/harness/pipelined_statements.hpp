@@ -20,7 +20,7 @@ class pipelined_statements {
 
   private:
     /// What is answered.
-    std::string field_of(const postgres::call& what, int field);
+    std::string field_of(const postgres::query& asked, int field);
 
     test::postgres_connection session_;
     postgres::statements sql_;

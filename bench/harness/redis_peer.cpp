@@ -104,10 +104,10 @@ void blocking_pairs::pair() {
     perform(release_, id);
 }
 
-void blocking_pairs::perform(const known_call& call, std::string_view lock_id) {
+void blocking_pairs::perform(const loaded_call& call, std::string_view lock_id) {
     begin_call(command_, call.sha1);
-    call.what.append_arguments(lock_id, command_);
-    require(call.what.says_success(*connection_.call(command_)), "an operation");
+    call.scripted.append_arguments(lock_id, command_);
+    require(call.scripted.says_success(*connection_.call(command_)), "an operation");
 }
 
 pipelined_spec_scripts::pipelined_spec_scripts(const test::redis_server& server)
@@ -128,16 +128,16 @@ double pipelined_spec_scripts::operations_per_second(std::chrono::milliseconds w
     const auto release = release_as_specified();
 
     redis_command command;
-    const auto send_acquire = [&](slot& which) {
-        which.held = lock_id::generate();
+    const auto send_acquire = [&](slot& entry) {
+        entry.held = lock_id::generate();
         begin_call(command, acquire_sha1_);
-        which.acquire.append_arguments(*which.held, command);
+        entry.acquire.append_arguments(*entry.held, command);
         connection_.append(command);
     };
-    const auto send_release = [&](slot& which) {
+    const auto send_release = [&](slot& entry) {
         begin_call(command, release_sha1_);
-        release.append_arguments(*which.held, command);
-        which.held.reset();
+        release.append_arguments(*entry.held, command);
+        entry.held.reset();
         connection_.append(command);
     };
     // Replies come in the order of the calls, and each is followed by the next call of its slot: a

@@ -28,15 +28,15 @@ class blocking_pairs {
     void pair();
 
   private:
-    struct known_call {
+    struct loaded_call {
         std::string sha1;
-        scripted_call what;
+        scripted_call scripted;
     };
-    void perform(const known_call& call, std::string_view lock_id);
+    void perform(const loaded_call& call, std::string_view lock_id);
 
     redis_connection connection_;
-    known_call acquire_;
-    known_call release_;
+    loaded_call acquire_;
+    loaded_call release_;
     redis_command command_;
 };
 

@@ -6,33 +6,34 @@ namespace syncguard::firestore {
 
 namespace {
 
-constexpr milliseconds pause_before_repetition{1'000};
-constexpr milliseconds pause_at_the_end{100};
+constexpr milliseconds retry_delay{1'000};
+constexpr milliseconds shutdown_retry_delay{100};
 
 }  // namespace
 
 background_undo::background_undo(const lock_id& id, std::string key, time_point lock_ends_at,
                                  const std::shared_ptr<client>& by)
-    : operation(lock_ends_at), id_(id), key_(std::move(key)), client_(by) {}
+    : coroutine_operation(lock_ends_at), id_(id), key_(std::move(key)), client_(by) {}
 
-boost::asio::awaitable<void> background_undo::run(lock_store& store, net::interruption& limits) {
+boost::asio::awaitable<void> background_undo::run(lock_store& store, net::call_context& ctx) {
     while (true) {
         try {
-            co_await store.undo(id_, key_, limits);
+            co_await store.undo(id_, key_, ctx);
             co_return;
         } catch (const lock_error&) {  // the server may come back
         }
         const auto owner = client_.lock();
         const bool hurry = !owner || owner->is_ending();
-        co_await limits.pause(hurry ? pause_at_the_end : pause_before_repetition);
+        co_await ctx.sleep(hurry ? shutdown_retry_delay : retry_delay);
     }
 }
 
 background_cleanup::background_cleanup(stored_lock remains)
-    : operation(std::chrono::steady_clock::now() + longest_cleanup), remains_(std::move(remains)) {}
+    : coroutine_operation(std::chrono::steady_clock::now() + longest_cleanup),
+      remains_(std::move(remains)) {}
 
-boost::asio::awaitable<void> background_cleanup::run(lock_store& store, net::interruption& limits) {
-    co_await store.clean_up(remains_, limits);
+boost::asio::awaitable<void> background_cleanup::run(lock_store& store, net::call_context& ctx) {
+    co_await store.clean_up(remains_, ctx);
 }
 
 }  // namespace syncguard::firestore

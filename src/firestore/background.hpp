@@ -12,16 +12,16 @@ namespace syncguard::firestore {
 
 /// Undoes an acquisition whose outcome is unknown, or whose caller is gone. Repeats it until the
 /// server has acknowledged it, or until the lock has ended by itself.
-class background_undo : public operation {
+class background_undo : public coroutine_operation {
   public:
     background_undo(const lock_id& id, std::string key, time_point lock_ends_at,
                     const std::shared_ptr<client>& by);
 
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
-                                                   net::interruption& limits) override;
-    void fail(std::exception_ptr /*why*/) noexcept override {}
-    [[nodiscard]] bool persists() const noexcept override { return true; }
+                                                   net::call_context& ctx) override;
+    void fail(std::exception_ptr /*error*/) noexcept override {}
+    [[nodiscard]] bool is_background() const noexcept override { return true; }
 
     const lock_id id_;
     const std::string key_;
@@ -29,15 +29,15 @@ class background_undo : public operation {
 };
 
 /// The removal of a lock that ended long ago.
-class background_cleanup : public operation {
+class background_cleanup : public coroutine_operation {
   public:
     explicit background_cleanup(stored_lock remains);
 
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
-                                                   net::interruption& limits) override;
+                                                   net::call_context& ctx) override;
     // Nothing depends on it; the next question may bring about the next attempt.
-    void fail(std::exception_ptr /*why*/) noexcept override {}
+    void fail(std::exception_ptr /*error*/) noexcept override {}
 
     const stored_lock remains_;
 };

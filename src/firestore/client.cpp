@@ -27,17 +27,17 @@ bool needs_tls(const access& how) {
 /// has it is swept away, because there was no memory to go on with it.
 class client::course {
   public:
-    course(client& of, std::shared_ptr<operation> what)
+    course(client& of, std::shared_ptr<coroutine_operation> what)
         : client_(of), what_(std::move(what)), failure_(no_memory()) {}
     course(course&& other) noexcept = default;
     course& operator=(course&&) = delete;
     ~course() {
         if (!what_) return;
         if (failure_) what_->fail(failure_);
-        client_.set_ended(what_);
+        client_.finish(what_);
     }
 
-    [[nodiscard]] operation& what() const { return *what_; }
+    [[nodiscard]] coroutine_operation& what() const { return *what_; }
 
     /// Its end is the end of the operation itself: a success, or that failure.
     void set_result(std::exception_ptr failure) noexcept { failure_ = std::move(failure); }
@@ -48,7 +48,7 @@ class client::course {
     }
 
     client& client_;
-    std::shared_ptr<operation> what_;
+    std::shared_ptr<coroutine_operation> what_;
     std::exception_ptr failure_;
 };
 
@@ -57,8 +57,8 @@ client::client(access how, options store, warning_handler on_warning)
       store_(std::move(store)),
       on_warning_(std::move(on_warning)),
       tls_({.authorities = store_.ca_file, .certificate = {}, .private_key = {}}),
-      desk_(*this, how_.where),
-      server_(desk_.driver().context(), how_, store_, tls_, shown_sockets_),
+      submissions_(*this, how_.where),
+      server_(submissions_.loop().context(), how_, store_, tls_, sockets_),
       locks_(server_, store_, on_warning_) {}
 
 void client::prepare() {
@@ -67,70 +67,71 @@ void client::prepare() {
 
 // Called by any thread.
 
-void client::perform(const std::shared_ptr<operation>& what) {
-    desk_.perform(what);
+void client::execute(const std::shared_ptr<coroutine_operation>& what) {
+    submissions_.execute(what);
 }
 
-void client::start(const std::shared_ptr<operation>& what) {
-    desk_.start(what);
+void client::submit(const std::shared_ptr<coroutine_operation>& what) {
+    submissions_.submit(what);
 }
 
-void client::cancel(std::shared_ptr<operation> what) noexcept {
-    desk_.cancel(std::move(what));
+void client::cancel(std::shared_ptr<coroutine_operation> what) noexcept {
+    submissions_.cancel(std::move(what));
 }
 
-void client::end(std::chrono::milliseconds patience) {
-    ending_ = true;
-    desk_.end(patience);
+void client::shutdown(std::chrono::milliseconds grace) {
+    shutting_down_ = true;
+    submissions_.shutdown(grace);
     end_what_is_left();
 }
 
-// Called by the thread that drives.
+// Called by the leader.
 
-net::driven::wishes client::step() {
-    take_news();
-    announce_ended();
+net::io_loop::handler::step_result client::run_once() {
+    drain_submissions();
+    deliver_completions();
     // Everything else happens on the loop.
-    return {.at = steady_clock::now() + 1h, .tasks = 1};
+    return {.wake_at = steady_clock::now() + 1h, .min_batch = 1};
 }
 
-bool client::has_work() const {
-    return !running_.empty() || !ended_.empty() || !news_.empty() || server_.tokens().is_fetching();
+bool client::has_outstanding_work() const {
+    return !running_.empty() || !completed_.empty() || !submitted_.empty() ||
+           server_.tokens().is_fetching();
 }
 
-void client::take_news() {
-    desk_.driver().take_tasks(news_);
-    // So that no operation ever ends without being announced.
-    const auto most = ended_.size() + running_.size() + news_.size();
-    if (ended_.capacity() < most) ended_.reserve(2 * most);
-    for (const auto& each : news_)
-        admit(std::static_pointer_cast<operation>(each));
-    news_.clear();
-    std::vector<std::shared_ptr<net::order>> unwanted;
-    desk_.take_cancelled(unwanted);
+void client::drain_submissions() {
+    submissions_.loop().drain_submitted(submitted_);
+    // So that no completion fails to be delivered.
+    const auto most = completed_.size() + running_.size() + submitted_.size();
+    if (completed_.capacity() < most) completed_.reserve(2 * most);
+    for (const auto& each : submitted_)
+        admit(std::static_pointer_cast<coroutine_operation>(each));
+    submitted_.clear();
+    std::vector<std::shared_ptr<net::operation>> unwanted;
+    submissions_.drain_cancelled(unwanted);
     for (const auto& each : unwanted) {
-        // One that has not come in yet is looked after when it does.
-        const auto& limits = std::static_pointer_cast<operation>(each)->limits_;
-        if (limits) limits->happen({error_code::aborted, "the operation was cancelled"});
+        // One that is not admitted yet is handled at its admission.
+        const auto& ctx = std::static_pointer_cast<coroutine_operation>(each)->ctx_;
+        if (ctx) ctx->cancel({error_code::aborted, "the operation was cancelled"});
     }
-    if (ending_ && !std::exchange(has_hurried_, true)) {
+    if (shutting_down_ && !std::exchange(has_hurried_, true)) {
         for (const auto& each : running_)
-            each->limits_->end_pause();
+            each->ctx_->wake();
     }
 }
 
-void client::admit(const std::shared_ptr<operation>& what) {
+void client::admit(const std::shared_ptr<coroutine_operation>& what) {
     course mine(*this, what);
     try {
-        what->limits_ =
-            std::make_shared<net::interruption>(desk_.driver().context(), what->has_priority());
-        what->limits_->happen_at(what->deadline(), {error_code::network_timeout,
+        what->ctx_ = std::make_shared<net::call_context>(submissions_.loop().context(),
+                                                         what->has_priority());
+        what->ctx_->set_deadline(what->deadline(), {error_code::network_timeout,
                                                     how_.where + " did not answer in time"});
-        if (what->is_unwanted()) {
-            what->limits_->happen({error_code::aborted, "the operation was cancelled"});
+        if (what->cancel_requested()) {
+            what->ctx_->cancel({error_code::aborted, "the operation was cancelled"});
         }
         running_.insert(what);
-        asio::co_spawn(desk_.driver().context(), carry_out(std::move(mine)), asio::detached);
+        asio::co_spawn(submissions_.loop().context(), carry_out(std::move(mine)), asio::detached);
     } catch (...) {
         mine.set_result(std::current_exception());
     }
@@ -139,28 +140,28 @@ void client::admit(const std::shared_ptr<operation>& what) {
 asio::awaitable<void> client::carry_out(course mine) {
     std::exception_ptr failure;
     try {
-        co_await mine.what().run(locks_, *mine.what().limits_);
+        co_await mine.what().run(locks_, *mine.what().ctx_);
     } catch (...) {
         failure = std::current_exception();
     }
     mine.set_result(std::move(failure));
 }
 
-void client::set_ended(const std::shared_ptr<operation>& what) noexcept {
-    ended_.push_back(what);
+void client::finish(const std::shared_ptr<coroutine_operation>& what) noexcept {
+    completed_.push_back(what);
     running_.erase(what);
 }
 
-void client::announce_ended() {
-    if (ended_.empty()) return;
-    std::vector<std::shared_ptr<operation>> ended;
-    ended.reserve(ended_.capacity());
-    ended.swap(ended_);
-    for (const auto& each : ended)
-        desk_.count_out(*each);
-    desk_.driver().finish(ended);
-    for (const auto& each : ended)
-        each->announce();
+void client::deliver_completions() {
+    if (completed_.empty()) return;
+    std::vector<std::shared_ptr<coroutine_operation>> completed;
+    completed.reserve(completed_.capacity());
+    completed.swap(completed_);
+    for (const auto& each : completed)
+        submissions_.retire(*each);
+    submissions_.loop().finish(completed);
+    for (const auto& each : completed)
+        each->deliver();
 }
 
 /// Nothing may be under way when the loop goes.
@@ -168,12 +169,12 @@ void client::end_what_is_left() {
     const lock_error why(error_code::aborted, "the store was closed");
     server_.tokens().stop();
     for (const auto& each : running_)
-        each->limits_->happen(why);
+        each->ctx_->cancel(why);
     while (!running_.empty() || server_.tokens().is_fetching())
-        desk_.driver().context().run_one();
+        submissions_.loop().context().run_one();
     // What is left of those that have ended.
-    desk_.driver().context().poll();
-    announce_ended();
+    submissions_.loop().context().poll();
+    deliver_completions();
 }
 
 }  // namespace syncguard::firestore

@@ -25,30 +25,31 @@ namespace syncguard::firestore {
 
 using time_point = std::chrono::steady_clock::time_point;
 
-/// One operation on its way. Its members are called on the thread that drives the client.
-class operation : public net::order, public std::enable_shared_from_this<operation> {
+/// One operation on its way. Its members are called by the leader.
+class coroutine_operation : public net::operation,
+                            public std::enable_shared_from_this<coroutine_operation> {
   public:
-    explicit operation(time_point deadline) : order(deadline) {}
+    explicit coroutine_operation(time_point deadline) : operation(deadline) {}
 
     /// Does it. Throws what it fails with, at its deadline at the latest.
     [[nodiscard]] virtual boost::asio::awaitable<void> run(lock_store& store,
-                                                           net::interruption& limits) = 0;
+                                                           net::call_context& ctx) = 0;
 
     /// What `run` threw, or what kept it from being called.
     virtual void fail(std::exception_ptr why) noexcept = 0;
 
-    /// It has ended and the client is done with it: whoever is interested may be told.
-    virtual void announce() noexcept {}
+    /// It is done, and the client does not use it any more: the caller may be notified.
+    virtual void deliver() noexcept {}
 
     [[nodiscard]] time_point deadline() const noexcept { return deadline_; }
 
   private:
     friend class client;
-    std::shared_ptr<net::interruption> limits_;
+    std::shared_ptr<net::call_context> ctx_;
 };
 
 /// Thread safety: all public members may be called concurrently.
-class client : public net::driven {
+class client : public net::io_loop::handler {
   public:
     client(access how, options store, warning_handler on_warning);
     ~client() override = default;
@@ -58,54 +59,54 @@ class client : public net::driven {
     void prepare();
 
     /// Returns when the operation has ended; the calling thread does the I/O if no other does.
-    void perform(const std::shared_ptr<operation>& what);
+    void execute(const std::shared_ptr<coroutine_operation>& what);
 
     /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
     /// if no thread can be started; then nothing was begun.
-    void start(const std::shared_ptr<operation>& what);
+    void submit(const std::shared_ptr<coroutine_operation>& what);
 
     /// Ends an operation with `aborted`, unless it has ended.
-    void cancel(std::shared_ptr<operation> what) noexcept;
+    void cancel(std::shared_ptr<coroutine_operation> what) noexcept;
 
-    /// Waits for operations that persist, for a while, and ends everything. Other operations have
+    /// Waits for background operations, for a while, and ends everything. Other operations have
     /// ended. Nothing may be called after it.
-    void end(std::chrono::milliseconds patience);
+    void shutdown(std::chrono::milliseconds grace);
 
-    /// Whether the end has come: whoever persists does not pause for long.
-    [[nodiscard]] bool is_ending() const noexcept { return ending_; }
+    /// Whether shutdown has begun: background operations do not pause for long.
+    [[nodiscard]] bool is_ending() const noexcept { return shutting_down_; }
 
-    [[nodiscard]] net::io_driver& driver() noexcept { return desk_.driver(); }
-    [[nodiscard]] net::shown_sockets& sockets() noexcept { return shown_sockets_; }
+    [[nodiscard]] net::io_loop& loop() noexcept { return submissions_.loop(); }
+    [[nodiscard]] net::socket_registry& sockets() noexcept { return sockets_; }
 
   private:
-    wishes step() override;
-    [[nodiscard]] bool has_work() const override;
+    step_result run_once() override;
+    [[nodiscard]] bool has_outstanding_work() const override;
 
     class course;
 
-    void take_news();
-    void admit(const std::shared_ptr<operation>& what);
+    void drain_submissions();
+    void admit(const std::shared_ptr<coroutine_operation>& what);
     [[nodiscard]] boost::asio::awaitable<void> carry_out(course mine);
-    void set_ended(const std::shared_ptr<operation>& what) noexcept;
-    void announce_ended();
+    void finish(const std::shared_ptr<coroutine_operation>& what) noexcept;
+    void deliver_completions();
     void end_what_is_left();
 
     const access how_;
     const options store_;
     const warning_handler on_warning_;
 
-    // What any thread may touch.
-    std::atomic<bool> ending_{false};
-    net::shown_sockets shown_sockets_;
+    // For any thread.
+    std::atomic<bool> shutting_down_{false};
+    net::socket_registry sockets_;
 
-    // What only the driving thread touches.
+    // Only for the leader.
     net::lazy_tls_context tls_;
-    net::front_desk desk_;
+    net::submission_queue submissions_;
     service server_;
     lock_store locks_;
-    std::vector<std::shared_ptr<net::task>> news_;
-    std::unordered_set<std::shared_ptr<operation>> running_;
-    std::vector<std::shared_ptr<operation>> ended_;
+    std::vector<std::shared_ptr<net::task>> submitted_;
+    std::unordered_set<std::shared_ptr<coroutine_operation>> running_;
+    std::vector<std::shared_ptr<coroutine_operation>> completed_;
     bool has_hurried_ = false;
 };
 

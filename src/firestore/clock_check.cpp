@@ -20,20 +20,20 @@ constexpr milliseconds pause_between_questions{10};
 constexpr milliseconds rounding{2};
 
 /// Asks until the server's next second has begun, which tells the moment.
-class clock_question : public operation {
+class clock_question : public coroutine_operation {
   public:
-    using operation::operation;
+    using coroutine_operation::coroutine_operation;
 
     std::optional<clock_skew> answer;
     std::exception_ptr failure;
 
   private:
-    boost::asio::awaitable<void> run(lock_store& store, net::interruption& limits) override {
+    boost::asio::awaitable<void> run(lock_store& store, net::call_context& ctx) override {
         service& server = store.server();
         auto previous = std::chrono::steady_clock::now();
         while (true) {
             const auto begin = std::chrono::steady_clock::now();
-            const bool is_told = co_await server.ask_for_time(limits);
+            const bool is_told = co_await server.ask_for_time(ctx);
             if (!is_told) {
                 throw lock_error(error_code::service_unavailable,
                                  server.where() + " does not tell the time");
@@ -45,7 +45,7 @@ class clock_question : public operation {
             const auto enough = std::max(close_enough, both_answers + rounding);
             if (answer && answer->at_most - answer->at_least <= enough) co_return;
             previous = begin;
-            co_await limits.pause(pause_between_questions);
+            co_await ctx.sleep(pause_between_questions);
         }
     }
     void fail(std::exception_ptr why) noexcept override { failure = std::move(why); }
@@ -62,8 +62,8 @@ clock_skew measure_clock_skew(options store, milliseconds timeout) {
     const auto asking = std::make_shared<client>(std::move(how), std::move(store), nullptr);
     const auto question =
         std::make_shared<clock_question>(std::chrono::steady_clock::now() + timeout);
-    asking->perform(question);
-    asking->end(milliseconds{0});
+    asking->execute(question);
+    asking->shutdown(milliseconds{0});
     if (question->answer) return *question->answer;
     std::rethrow_exception(question->failure);
 }

@@ -9,8 +9,8 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// Nothing is remembered for longer on behalf of a server that does not come back.
-constexpr milliseconds longest_memory = std::chrono::hours(1);
+/// Cleanup for a server that does not come back ends after this time.
+constexpr milliseconds max_cleanup_time = std::chrono::hours(1);
 
 /// Empty for a request that has none.
 std::string key_of(const request& what) {
@@ -34,26 +34,26 @@ request with_key(request what, std::string_view key) {
 
 lock_operation::lock_operation(const request& what, const call_limits& limits,
                                const std::shared_ptr<client>& by, completion done)
-    : operation(limits.deadline),
+    : coroutine_operation(limits.deadline),
       key_(key_of(what)),
       what_(with_key(what, key_)),
       client_(by),
-      inquiry_(std::move(done)) {}
+      promise_(std::move(done)) {}
 
 void lock_operation::watch_for_stop(const std::stop_token& stop) {
     if (!stop.stop_possible()) return;
-    inquiry_.watch_for_stop(stop, [by = client_, weak = weak_from_this()] {
+    promise_.watch_for_stop(stop, [by = client_, weak = weak_from_this()] {
         const auto alive = by.lock();
         if (auto self = weak.lock(); self && alive) alive->cancel(std::move(self));
     });
 }
 
-boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interruption& limits) {
+boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::call_context& ctx) {
     try {
-        co_await perform(store, limits);
+        co_await perform(store, ctx);
     } catch (const lock_error&) {
         const bool is_late =
-            limits.has_happened() && limits.reason().code() == error_code::network_timeout;
+            ctx.is_cancelled() && ctx.reason().code() == error_code::network_timeout;
         if (!is_late || !so_far_.are_contended()) throw;
         // The server did answer, again and again.
         throw lock_error(error_code::service_unavailable,
@@ -63,37 +63,37 @@ boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::interru
     }
 }
 
-boost::asio::awaitable<void> lock_operation::perform(lock_store& store, net::interruption& limits) {
-    limits.check();
+boost::asio::awaitable<void> lock_operation::perform(lock_store& store, net::call_context& ctx) {
+    ctx.check();
     if (const auto* const acquisition = std::get_if<acquire_request>(&what_)) {
-        inquiry_.answer = co_await store.acquire(*acquisition, limits, so_far_);
+        promise_.answer = co_await store.acquire(*acquisition, ctx, so_far_);
         // The key is locked, but an earlier commit of this call may still be executed.
-        if (!inquiry_.answer.ok && so_far_.is_in_doubt()) undo();
+        if (!promise_.answer.ok && so_far_.is_in_doubt()) undo();
     } else if (const auto* const release = std::get_if<release_request>(&what_)) {
-        inquiry_.answer = co_await store.release(*release, limits, so_far_);
+        promise_.answer = co_await store.release(*release, ctx, so_far_);
     } else if (const auto* const extension = std::get_if<extend_request>(&what_)) {
-        inquiry_.answer = co_await store.extend(*extension, limits, so_far_);
+        promise_.answer = co_await store.extend(*extension, ctx, so_far_);
     } else if (const auto* const question = std::get_if<is_locked_request>(&what_)) {
-        inquiry_.answer = co_await store.is_locked(*question, limits, remains_);
+        promise_.answer = co_await store.is_locked(*question, ctx, remains_);
     } else if (const auto* const by_key = std::get_if<key_lookup_request>(&what_)) {
-        inquiry_.answer = co_await store.lookup(*by_key, limits);
+        promise_.answer = co_await store.lookup(*by_key, ctx);
     } else if (const auto* const by_id = std::get_if<id_lookup_request>(&what_)) {
-        inquiry_.answer = co_await store.lookup(*by_id, limits);
+        promise_.answer = co_await store.lookup(*by_id, ctx);
     }
 }
 
 void lock_operation::fail(std::exception_ptr why) noexcept {
-    inquiry_.failure = std::move(why);
+    promise_.failure = std::move(why);
     if (so_far_.is_in_doubt()) undo();
 }
 
-void lock_operation::abandon() noexcept {
-    if (inquiry_.abandon()) undo();
+void lock_operation::detach_caller() noexcept {
+    if (promise_.detach_caller()) undo();
 }
 
-void lock_operation::announce() noexcept {
+void lock_operation::deliver() noexcept {
     clean_up();
-    if (inquiry_.announce()) undo();
+    if (promise_.deliver()) undo();
 }
 
 void lock_operation::undo() noexcept {
@@ -101,8 +101,8 @@ void lock_operation::undo() noexcept {
     const auto by = client_.lock();
     if (acquisition == nullptr || !by) return;
     try {
-        const auto lifetime = std::min(acquisition->ttl + time_tolerance, longest_memory);
-        by->start(std::make_shared<background_undo>(
+        const auto lifetime = std::min(acquisition->ttl + time_tolerance, max_cleanup_time);
+        by->submit(std::make_shared<background_undo>(
             acquisition->id, key_, std::chrono::steady_clock::now() + lifetime, by));
     } catch (const std::exception&) {  // the lock ends with its TTL
     }
@@ -112,7 +112,7 @@ void lock_operation::clean_up() noexcept {
     const auto by = client_.lock();
     if (!remains_ || !by) return;
     try {
-        by->start(std::make_shared<background_cleanup>(*std::exchange(remains_, std::nullopt)));
+        by->submit(std::make_shared<background_cleanup>(*std::exchange(remains_, std::nullopt)));
     } catch (const std::exception&) {  // somebody else will
     }
 }

@@ -16,9 +16,9 @@
 
 namespace syncguard::firestore {
 
-class lock_operation : public operation {
+class lock_operation : public coroutine_operation {
   public:
-    /// `done` is empty for a caller who waits and then calls `result`.
+    /// `handler` is empty for a blocking caller, who then calls `result`.
     lock_operation(const request& what, const call_limits& limits,
                    const std::shared_ptr<client>& by, completion done);
 
@@ -26,20 +26,19 @@ class lock_operation : public operation {
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
-    [[nodiscard]] outcome result() { return inquiry_.result(); }
+    [[nodiscard]] outcome result() { return promise_.result(); }
 
-    /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
-    void abandon() noexcept;
+    /// The caller is gone: a lock that was acquired, or will have been, is released.
+    void detach_caller() noexcept;
 
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
-                                                   net::interruption& limits) override;
+                                                   net::call_context& ctx) override;
     void fail(std::exception_ptr why) noexcept override;
-    void announce() noexcept override;
+    void deliver() noexcept override;
     [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(what_); }
 
-    [[nodiscard]] boost::asio::awaitable<void> perform(lock_store& store,
-                                                       net::interruption& limits);
+    [[nodiscard]] boost::asio::awaitable<void> perform(lock_store& store, net::call_context& ctx);
     void undo() noexcept;
     void clean_up() noexcept;
 
@@ -47,7 +46,7 @@ class lock_operation : public operation {
     const std::string key_;
     const request what_;
     const std::weak_ptr<client> client_;
-    net::inquiry inquiry_;
+    net::result_promise promise_;
     attempts so_far_;
     std::optional<stored_lock> remains_;
 };

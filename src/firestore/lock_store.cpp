@@ -82,12 +82,12 @@ lock_store::lock_store(service& server, const options& store, const warning_hand
       random_(std::random_device{}()) {}
 
 lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
-                                                   net::interruption& limits, attempts& so_far) {
+                                                   net::call_context& ctx, attempts& so_far) {
     const auto names = names_.of(what.key);
     while (true) {
         const auto began = lease_clock::now();
         const unix_time now = clock_();
-        const auto found = co_await recall_or_read(names, what.key, so_far, limits);
+        const auto found = co_await recall_or_read(names, what.key, so_far, ctx);
         if (found.lock && found.lock->record.id == what.id) {
             // An earlier commit got through, though its answer did not.
             const auto& record = found.lock->record;
@@ -98,16 +98,16 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
         const auto granted = grant_on(found, what, now);
         if (!granted) co_return outcome::locked(time_until_free(*blocking_lock(found, now), now));
         // The wait has used up time of the lock.
-        const bool waited = co_await compare_clocks(limits);
+        const bool waited = co_await compare_clocks(ctx);
         if (waited) continue;
         std::string versions = versions_of(found);
         so_far.judge(versions);
-        co_await refuse_with_wrong_clock(limits);
+        co_await refuse_with_wrong_clock(ctx);
         auto grant = encode_grant(names, found, *granted);
-        const auto written = co_await commit(std::move(grant), std::move(versions), so_far, limits);
+        const auto written = co_await commit(std::move(grant), std::move(versions), so_far, ctx);
         if (!written.empty()) {
             // The answer may be the first that shows the difference: the grant is undone then.
-            co_await refuse_with_wrong_clock(limits);
+            co_await refuse_with_wrong_clock(ctx);
             known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
             known.counter = stored_counter{counter_of(granted->fence), written.at(1)};
             held_.remember(what.id, std::move(known));
@@ -115,30 +115,29 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
             answer.attempt_began = began;
             co_return answer;
         }
-        co_await limits.pause(so_far.pause(random()));
+        co_await ctx.sleep(so_far.pause(random()));
     }
 }
 
 lock_store::awaitable<outcome> lock_store::release(const release_request& what,
-                                                   net::interruption& limits, attempts& so_far) {
-    return change_owned(removal{what.id}, what.key, limits, so_far);
+                                                   net::call_context& ctx, attempts& so_far) {
+    return change_owned(removal{what.id}, what.key, ctx, so_far);
 }
 
 lock_store::awaitable<outcome> lock_store::extend(const extend_request& what,
-                                                  net::interruption& limits, attempts& so_far) {
-    return change_owned(extension{what.id, what.ttl}, what.key, limits, so_far);
+                                                  net::call_context& ctx, attempts& so_far) {
+    return change_owned(extension{what.id, what.ttl}, what.key, ctx, so_far);
 }
 
 /// Finds the lock with an id, verifies that it is live, and changes exactly what was found.
 template <class Change>
 lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::string_view key,
-                                                        net::interruption& limits,
-                                                        attempts& so_far) {
+                                                        net::call_context& ctx, attempts& so_far) {
     while (true) {
         unix_time now = clock_();
         auto known = so_far.is_first() ? held_.find(change.id) : std::nullopt;
         if (!known || !is_live(known->expires_at, now)) {
-            const auto found = co_await find(change.id, key, limits);
+            const auto found = co_await find(change.id, key, ctx);
             // An extension that was sent after the read began may have been executed before it. The
             // lease then counts the TTL of this extension from the time when that one was sent, so
             // the stored expiry must not count from an earlier time.
@@ -162,19 +161,18 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
             }
             so_far.judge(known->version);
         }
-        if (change.lives_on_until()) co_await refuse_with_wrong_clock(limits);
+        if (change.lives_on_until()) co_await refuse_with_wrong_clock(ctx);
         auto update = change.encode(*known, now);
         std::string versions = known->version;
-        const auto written =
-            co_await commit(std::move(update), std::move(versions), so_far, limits);
+        const auto written = co_await commit(std::move(update), std::move(versions), so_far, ctx);
         held_.forget(change.id);
         if (!written.empty()) {
             if (const auto until = change.lives_on_until()) {
-                const bool refused = co_await refuses_clock(limits);
+                const bool refused = co_await refuses_clock(ctx);
                 if (refused) {
                     // The answer was the first that showed the difference. Other clients judge the
                     // end that was written by other clocks: the holder must not rely on it.
-                    co_await remove(known->name, written.front(), limits);
+                    co_await remove(known->name, written.front(), ctx);
                     co_return outcome::failed(failure_reason::expired);
                 }
                 known->version = written.front();
@@ -185,16 +183,16 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
             }
             co_return change.success();
         }
-        co_await limits.pause(so_far.pause(random()));
+        co_await ctx.sleep(so_far.pause(random()));
     }
 }
 
 lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& what,
-                                                     net::interruption& limits,
+                                                     net::call_context& ctx,
                                                      std::optional<stored_lock>& remains) {
     const auto names = names_.of(what.key);
     const unix_time now = clock_();
-    auto found = co_await read(names, what.key, false, limits);
+    auto found = co_await read(names, what.key, false, ctx);
     const bool locked = blocking_lock(found, now) != nullptr;
     // A wrong clock would remove live locks.
     if (cleanup_ && !suspects_clock() && found.lock && may_be_cleaned_up(found.lock->record, now) &&
@@ -205,10 +203,10 @@ lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& wh
 }
 
 lock_store::awaitable<outcome> lock_store::lookup(const key_lookup_request& what,
-                                                  net::interruption& limits) {
+                                                  net::call_context& ctx) {
     const auto names = names_.of(what.key);
     const unix_time now = clock_();
-    auto found = co_await read(names, what.key, false, limits);
+    auto found = co_await read(names, what.key, false, ctx);
     for (auto* const each : {&found.lock, &found.former_lock}) {
         if (!*each || !is_live((*each)->record.expires_at, now)) continue;
         if (!is_lock_of((*each)->record, what.key)) continue;
@@ -218,18 +216,18 @@ lock_store::awaitable<outcome> lock_store::lookup(const key_lookup_request& what
 }
 
 lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& what,
-                                                  net::interruption& limits) {
+                                                  net::call_context& ctx) {
     const unix_time now = clock_();
-    const auto found = co_await search(what.id, limits);
+    const auto found = co_await search(what.id, ctx);
     const auto chosen = choose_owned(found, what.id, now);
     co_return chosen.lock == nullptr ? outcome::nothing_found()
                                      : outcome::found(chosen.lock->record);
 }
 
 lock_store::awaitable<void> lock_store::clean_up(const stored_lock& remains,
-                                                 net::interruption& limits) {
+                                                 net::call_context& ctx) {
     if (suspects_clock()) co_return;
-    co_await remove(remains.name, remains.version, limits);
+    co_await remove(remains.name, remains.version, ctx);
 }
 
 /// At most one removal of a key's lock in `longest_cleanup`, since many callers may ask at the same
@@ -243,39 +241,38 @@ bool lock_store::may_begin_cleanup(const std::string& name) {
 
 /// One attempt: a lock that stays ends with its TTL.
 lock_store::awaitable<void> lock_store::remove(const std::string& name, const version& current,
-                                               net::interruption& limits) {
+                                               net::call_context& ctx) {
     attempts only_one;
     auto removal = encode_removal(name, current);
     std::string versions = current;
     try {
-        (void)co_await commit(std::move(removal), std::move(versions), only_one, limits);
+        (void)co_await commit(std::move(removal), std::move(versions), only_one, ctx);
     } catch (const lock_error&) {  // as said above
     }
 }
 
 lock_store::awaitable<void> lock_store::undo(const lock_id& id, std::string_view key,
-                                             net::interruption& limits) {
+                                             net::call_context& ctx) {
     const auto names = names_.of(key);
     held_.forget(id);
     attempts so_far;
     while (true) {
-        const auto found = co_await read(names, key, true, limits);
+        const auto found = co_await read(names, key, true, ctx);
         const bool is_granted = found.lock && found.lock->record.id == id;
         auto update = is_granted ? encode_removal(found.lock->name, found.lock->version)
                                  : encode_counter(names, found.counter, key, next_fence(found));
         std::string versions = versions_of(found);
-        const auto written =
-            co_await commit(std::move(update), std::move(versions), so_far, limits);
+        const auto written = co_await commit(std::move(update), std::move(versions), so_far, ctx);
         if (!written.empty()) co_return;
-        co_await limits.pause(so_far.pause(random()));
+        co_await ctx.sleep(so_far.pause(random()));
     }
 }
 
 // Requests.
 
 lock_store::awaitable<std::string> lock_store::answer_to(std::string_view method, std::string body,
-                                                         net::interruption& limits) {
-    auto answer = co_await server_.call(method, std::move(body), true, limits);
+                                                         net::call_context& ctx) {
+    auto answer = co_await server_.call(method, std::move(body), true, ctx);
     mind_the_clock();
     constexpr unsigned ok = 200;
     if (answer.status != ok) {
@@ -286,9 +283,9 @@ lock_store::awaitable<std::string> lock_store::answer_to(std::string_view method
 
 lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& names,
                                                     std::string_view key, bool with_counter,
-                                                    net::interruption& limits) {
+                                                    net::call_context& ctx) {
     std::string body = encode_read(names, with_counter);
-    const auto answer = co_await answer_to("batchGet", std::move(body), limits);
+    const auto answer = co_await answer_to("batchGet", std::move(body), ctx);
     auto found = decode_read(answer, names, with_counter);
     // The document of another key, whose name is the hash of this one.
     if (found.former_lock && !is_lock_of(found.former_lock->record, key)) found.former_lock.reset();
@@ -299,7 +296,7 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
 lock_store::awaitable<stored_pair> lock_store::recall_or_read(const document_names::pair& names,
                                                               std::string_view key,
                                                               const attempts& so_far,
-                                                              net::interruption& limits) {
+                                                              net::call_context& ctx) {
     auto freed = so_far.is_first() ? freed_.find(names.lock) : std::nullopt;
     freed_.forget(names.lock);
     if (freed) {
@@ -307,16 +304,16 @@ lock_store::awaitable<stored_pair> lock_store::recall_or_read(const document_nam
         recalled.counter = std::move(freed);
         co_return recalled;
     }
-    co_return co_await read(names, key, true, limits);
+    co_return co_await read(names, key, true, ctx);
 }
 
 /// The locks with this id: the one of the key, where that is known, or those that a query finds.
 lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& id,
                                                                  std::string_view key,
-                                                                 net::interruption& limits) {
-    if (key.empty()) co_return co_await search(id, limits);
+                                                                 net::call_context& ctx) {
+    if (key.empty()) co_return co_await search(id, ctx);
     const auto names = names_.of(key);
-    auto read_now = co_await read(names, key, false, limits);
+    auto read_now = co_await read(names, key, false, ctx);
     std::vector<stored_lock> found;
     for (auto* const each : {&read_now.lock, &read_now.former_lock})
         if (*each) found.push_back(std::move(**each));
@@ -324,9 +321,9 @@ lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& 
 }
 
 lock_store::awaitable<std::vector<stored_lock>> lock_store::search(const lock_id& id,
-                                                                   net::interruption& limits) {
+                                                                   net::call_context& ctx) {
     std::string body = encode_search(names_.locks_collection(), id);
-    const auto answer = co_await answer_to("runQuery", std::move(body), limits);
+    const auto answer = co_await answer_to("runQuery", std::move(body), ctx);
     auto found = decode_search(answer);
     if (found.size() > 1) warn_of_duplicates(found);
     co_return found;
@@ -335,13 +332,13 @@ lock_store::awaitable<std::vector<stored_lock>> lock_store::search(const lock_id
 lock_store::awaitable<std::vector<version>> lock_store::commit(commit_request what,
                                                                std::string versions,
                                                                attempts& so_far,
-                                                               net::interruption& limits) {
+                                                               net::call_context& ctx) {
     net::http_response answer;
     std::optional<lock_error> lost;
     so_far.begin();
     try {
-        answer = co_await server_.call("commit", std::move(what.body), false, limits);
-    } catch (const net::exchange_broken& why) {
+        answer = co_await server_.call("commit", std::move(what.body), false, ctx);
+    } catch (const net::response_lost& why) {
         lost = why;
     } catch (const lock_error&) {
         so_far.had_no_effect();
@@ -420,15 +417,15 @@ bool lock_store::may_have_wrong_clock() const {
 /// Before the first lock is granted: one answer leaves a second of doubt, so this asks for the time
 /// at the moments that tell most, until it is known whether the clock is wrong. True if it has
 /// waited for such a moment. A client that is too far from the server to know gives up.
-lock_store::awaitable<bool> lock_store::compare_clocks(net::interruption& limits) {
+lock_store::awaitable<bool> lock_store::compare_clocks(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse || has_compared_clocks_) co_return false;
     bool waited = false;
     for (int i = 0; i < most_comparisons && may_have_wrong_clock(); ++i) {
         waited = true;
-        co_await limits.pause(pause_before_question(*server_.clocks().value(), clock_()));
+        co_await ctx.sleep(pause_before_question(*server_.clocks().value(), clock_()));
         // The answer to another operation may have told by now.
         if (!may_have_wrong_clock()) break;
-        const bool is_told = co_await server_.ask_for_time(limits);
+        const bool is_told = co_await server_.ask_for_time(ctx);
         if (!is_told) break;
     }
     has_compared_clocks_ = server_.clocks().value().has_value();
@@ -438,18 +435,18 @@ lock_store::awaitable<bool> lock_store::compare_clocks(net::interruption& limits
 /// Before it refuses, it asks the server for the time again, until two answers in a row show that
 /// the clock is wrong or one shows that it is right. An extension is refused before anything is
 /// sent; without these questions a wrong estimate would never be corrected.
-lock_store::awaitable<bool> lock_store::refuses_clock(net::interruption& limits) {
+lock_store::awaitable<bool> lock_store::refuses_clock(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse) co_return false;
     for (int questions = 0; questions < most_questions && suspects_clock(); ++questions) {
         if (questions > 0 && server_.clocks().confirmed() >= skew_to_refuse) break;
-        const bool is_told = co_await server_.ask_for_time(limits);
+        const bool is_told = co_await server_.ask_for_time(ctx);
         if (!is_told) break;
     }
     co_return server_.clocks().confirmed() >= skew_to_refuse;
 }
 
-lock_store::awaitable<void> lock_store::refuse_with_wrong_clock(net::interruption& limits) {
-    const bool refused = co_await refuses_clock(limits);
+lock_store::awaitable<void> lock_store::refuse_with_wrong_clock(net::call_context& ctx) {
+    const bool refused = co_await refuses_clock(ctx);
     if (!refused) co_return;
     throw lock_error(error_code::service_unavailable,
                      "this host's clock differs from that of " + server_.where() + " by at least " +

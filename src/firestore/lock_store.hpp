@@ -50,63 +50,60 @@ class lock_store {
 
     // `so_far` is fresh. It tells after a failure, and after an acquisition that found the key
     // locked, whether the change may have been made, or may yet be.
-    [[nodiscard]] awaitable<outcome> acquire(const acquire_request& what, net::interruption& limits,
+    [[nodiscard]] awaitable<outcome> acquire(const acquire_request& what, net::call_context& ctx,
                                              attempts& so_far);
-    [[nodiscard]] awaitable<outcome> release(const release_request& what, net::interruption& limits,
+    [[nodiscard]] awaitable<outcome> release(const release_request& what, net::call_context& ctx,
                                              attempts& so_far);
-    [[nodiscard]] awaitable<outcome> extend(const extend_request& what, net::interruption& limits,
+    [[nodiscard]] awaitable<outcome> extend(const extend_request& what, net::call_context& ctx,
                                             attempts& so_far);
     /// `remains` receives the lock that is to be cleaned up, if there is one.
     [[nodiscard]] awaitable<outcome> is_locked(const is_locked_request& what,
-                                               net::interruption& limits,
+                                               net::call_context& ctx,
                                                std::optional<stored_lock>& remains);
-    [[nodiscard]] awaitable<outcome> lookup(const key_lookup_request& what,
-                                            net::interruption& limits);
-    [[nodiscard]] awaitable<outcome> lookup(const id_lookup_request& what,
-                                            net::interruption& limits);
+    [[nodiscard]] awaitable<outcome> lookup(const key_lookup_request& what, net::call_context& ctx);
+    [[nodiscard]] awaitable<outcome> lookup(const id_lookup_request& what, net::call_context& ctx);
 
     /// Removes a lock that is still as it was read.
-    [[nodiscard]] awaitable<void> clean_up(const stored_lock& remains, net::interruption& limits);
+    [[nodiscard]] awaitable<void> clean_up(const stored_lock& remains, net::call_context& ctx);
 
     /// Makes sure that an acquisition leaves no lock, also if its commit is executed later: removes
     /// its lock, or raises the fence counter, because the commit demands the counter's version. A
     /// fence is left out then.
     [[nodiscard]] awaitable<void> undo(const lock_id& id, std::string_view key,
-                                       net::interruption& limits);
+                                       net::call_context& ctx);
 
   private:
     [[nodiscard]] awaitable<std::string> answer_to(std::string_view method, std::string body,
-                                                   net::interruption& limits);
+                                                   net::call_context& ctx);
     [[nodiscard]] awaitable<stored_pair> read(const document_names::pair& names,
                                               std::string_view key, bool with_counter,
-                                              net::interruption& limits);
+                                              net::call_context& ctx);
     [[nodiscard]] awaitable<std::vector<stored_lock>> find(const lock_id& id, std::string_view key,
-                                                           net::interruption& limits);
+                                                           net::call_context& ctx);
     [[nodiscard]] awaitable<std::vector<stored_lock>> search(const lock_id& id,
-                                                             net::interruption& limits);
+                                                             net::call_context& ctx);
 
     /// The versions that were written; none after a setback, which `so_far` has been told of.
     [[nodiscard]] awaitable<std::vector<version>> commit(commit_request what, std::string versions,
-                                                         attempts& so_far,
-                                                         net::interruption& limits);
+                                                         attempts& so_far, net::call_context& ctx);
     [[nodiscard]] awaitable<stored_pair> recall_or_read(const document_names::pair& names,
                                                         std::string_view key,
                                                         const attempts& so_far,
-                                                        net::interruption& limits);
+                                                        net::call_context& ctx);
     [[nodiscard]] bool may_begin_cleanup(const std::string& name);
     [[nodiscard]] awaitable<void> remove(const std::string& name, const version& current,
-                                         net::interruption& limits);
+                                         net::call_context& ctx);
     template <class Change>
     [[nodiscard]] awaitable<outcome> change_owned(Change change, std::string_view key,
-                                                  net::interruption& limits, attempts& so_far);
+                                                  net::call_context& ctx, attempts& so_far);
 
     void warn_of_duplicates(const std::vector<stored_lock>& found) const;
     void mind_the_clock();
     [[nodiscard]] bool suspects_clock() const;
     [[nodiscard]] bool may_have_wrong_clock() const;
-    [[nodiscard]] awaitable<bool> compare_clocks(net::interruption& limits);
-    [[nodiscard]] awaitable<bool> refuses_clock(net::interruption& limits);
-    [[nodiscard]] awaitable<void> refuse_with_wrong_clock(net::interruption& limits);
+    [[nodiscard]] awaitable<bool> compare_clocks(net::call_context& ctx);
+    [[nodiscard]] awaitable<bool> refuses_clock(net::call_context& ctx);
+    [[nodiscard]] awaitable<void> refuse_with_wrong_clock(net::call_context& ctx);
     [[nodiscard]] double random();
 
     service& server_;

@@ -56,29 +56,29 @@ access find_access(const options& store) {
 }
 
 service::service(asio::io_context& context, const access& how, const options& store,
-                 net::lazy_tls_context& tls, net::shown_sockets& shown)
+                 net::lazy_tls_context& tls, net::socket_registry& sockets)
     : clock_(store.clock),
       root_("/v1/" + document_names(store).root() + ":"),
       is_emulator_(std::holds_alternative<emulator_owner>(how.whose)),
       server_(context,
               {.origin = how.origin,
-               .where = how.where,
+               .server_name = how.where,
                .most_connections = store.most_connections,
                .connect_timeout = store.connect_timeout},
-              how.origin.tls ? &tls : nullptr, shown),
-      tokens_(context, how.whose, tls, shown) {}
+              how.origin.tls ? &tls : nullptr, sockets),
+      tokens_(context, how.whose, tls, sockets) {}
 
 asio::awaitable<net::http_response> service::call(std::string_view method, std::string body,
-                                                  bool repeatable, net::interruption& limits) {
+                                                  bool repeatable, net::call_context& ctx) {
     net::http_request request;
     request.target = root_ + std::string(method);
     request.body = std::move(body);
     request.repeatable = repeatable;
     for (bool is_first = true;; is_first = false) {
-        const std::string token = co_await tokens_.get(limits);
+        const std::string token = co_await tokens_.get(ctx);
         request.headers = {{"Content-Type", "application/json"},
                            {"Authorization", "Bearer " + token}};
-        auto answer = co_await send(request, limits);
+        auto answer = co_await send(request, ctx);
         constexpr unsigned unauthorised = 401;
         if (answer.status != unauthorised) co_return answer;
         // Without Firestore's own word, something between may have answered for it.
@@ -90,19 +90,19 @@ asio::awaitable<net::http_response> service::call(std::string_view method, std::
     }
 }
 
-asio::awaitable<bool> service::ask_for_time(net::interruption& limits) {
+asio::awaitable<bool> service::ask_for_time(net::call_context& ctx) {
     net::http_request request;
     request.method = net::http_request::verb::get;
     request.target.push_back('/');
     request.repeatable = true;
-    const auto answer = co_await send(request, limits);
+    const auto answer = co_await send(request, ctx);
     co_return answer.date.has_value();
 }
 
 asio::awaitable<net::http_response> service::send(const net::http_request& request,
-                                                  net::interruption& limits) {
+                                                  net::call_context& ctx) {
     const unix_time sent = clock_();
-    auto answer = co_await server_.call(request, limits);
+    auto answer = co_await server_.request(request, ctx);
     if (answer.date) clocks_.add(*answer.date, sent, clock_());
     co_return answer;
 }

@@ -37,18 +37,18 @@ class service {
   public:
     /// All references outlive the service.
     service(boost::asio::io_context& context, const access& how, const options& store,
-            net::lazy_tls_context& tls, net::shown_sockets& shown);
+            net::lazy_tls_context& tls, net::socket_registry& sockets);
 
-    [[nodiscard]] const std::string& where() const noexcept { return server_.where(); }
+    [[nodiscard]] const std::string& where() const noexcept { return server_.server_name(); }
 
-    /// Calls a method of the documents' root, such as "batchGet". Throws as `http_pool::call` does,
-    /// and what keeps it from having a token.
+    /// Calls a method of the documents' root, such as "batchGet". Throws as `http_pool::request`
+    /// does, and what keeps it from having a token.
     [[nodiscard]] boost::asio::awaitable<net::http_response> call(std::string_view method,
                                                                   std::string body, bool repeatable,
-                                                                  net::interruption& limits);
+                                                                  net::call_context& ctx);
 
     /// Asks for nothing but the time. False if the server does not tell.
-    [[nodiscard]] boost::asio::awaitable<bool> ask_for_time(net::interruption& limits);
+    [[nodiscard]] boost::asio::awaitable<bool> ask_for_time(net::call_context& ctx);
 
     /// What the server's answers told of its clock so far.
     [[nodiscard]] const clock_estimate& clocks() const noexcept { return clocks_; }
@@ -60,7 +60,7 @@ class service {
 
   private:
     [[nodiscard]] boost::asio::awaitable<net::http_response> send(const net::http_request& request,
-                                                                  net::interruption& limits);
+                                                                  net::call_context& ctx);
 
     const wall_clock clock_;
     const std::string root_;

@@ -32,8 +32,8 @@ net::http_pool::settings server_of(const credentials& whose) {
     const auto origin = token_location(whose).origin;
     const bool is_metadata = std::holds_alternative<metadata_server>(whose);
     return {.origin = origin,
-            .where = (is_metadata ? "the metadata server at " : "the token server at ") +
-                     origin.authority(),
+            .server_name = (is_metadata ? "the metadata server at " : "the token server at ") +
+                           origin.authority(),
             .most_connections = 1,
             .connect_timeout = connect_timeout};
 }
@@ -58,28 +58,28 @@ class token_source::errand {
 };
 
 token_source::token_source(asio::io_context& context, credentials whose, net::lazy_tls_context& tls,
-                           net::shown_sockets& shown)
+                           net::socket_registry& sockets)
     : context_(context),
       whose_(std::move(whose)),
       server_(context, server_of(whose_), token_location(whose_).origin.tls ? &tls : nullptr,
-              shown),
+              sockets),
       changed_(context, asio::steady_timer::time_point::max()) {}
 
-asio::awaitable<std::string> token_source::get(net::interruption& limits) {
+asio::awaitable<std::string> token_source::get(net::call_context& ctx) {
     if (std::holds_alternative<emulator_owner>(whose_)) co_return "owner";
     const auto now = steady_clock::now();
     if (now >= renew_at_ && !is_fetching()) begin_fetching();
     if (now < usable_until_) co_return token_;
 
     std::function<void()> stop = [this] { changed_.cancel(); };
-    const net::interruption::scope waiting(limits, std::move(stop));
+    const net::call_context::cancel_handler waiting(ctx, std::move(stop));
     while (is_fetching()) {
-        limits.check();
+        ctx.check();
         boost::system::error_code woken;
         auto token = asio::redirect_error(asio::use_awaitable, woken);
         co_await changed_.async_wait(token);
     }
-    limits.check();
+    ctx.check();
     if (failure_) throw lock_error(*failure_);
     if (token_.empty()) throw std::bad_alloc();
     co_return token_;
@@ -94,36 +94,36 @@ void token_source::reject(std::string_view token) {
 void token_source::stop() {
     if (!fetching_) return;
     const lock_error why(error_code::aborted, "the store was closed");
-    fetching_->happen(why);
+    fetching_->cancel(why);
 }
 
 void token_source::begin_fetching() {
-    fetching_ = std::make_shared<net::interruption>(context_);
+    fetching_ = std::make_shared<net::call_context>(context_);
     errand mine(*this);
-    fetching_->happen_at(
+    fetching_->set_deadline(
         steady_clock::now() + longest_fetch,
-        {error_code::network_timeout, server_.where() + " gave no access token in time"});
+        {error_code::network_timeout, server_.server_name() + " gave no access token in time"});
     asio::co_spawn(context_, fetch(std::move(mine)), asio::detached);
 }
 
 asio::awaitable<void> token_source::fetch([[maybe_unused]] errand mine) {
-    const auto limits = fetching_;
+    const auto ctx = fetching_;
     std::optional<net::http_response> answer;
     try {
         const auto begun = steady_clock::now();
         const auto request = token_request(
             whose_, std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
-        answer = co_await server_.call(request, *limits);
-        auto fresh = decode_token(*answer, server_.where());
+        answer = co_await server_.request(request, *ctx);
+        auto fresh = decode_token(*answer, server_.server_name());
         token_ = std::move(fresh.text);
         renew_at_ = begun + fresh.lifetime - std::min(renewal_ahead, fresh.lifetime / 2);
         usable_until_ = begun + fresh.lifetime - std::min(margin_at_the_end, fresh.lifetime / 4);
         failure_.reset();
-    } catch (const net::exchange_broken& why) {
+    } catch (const net::response_lost& why) {
         failure_ = why;
     } catch (const lock_error& why) {
         constexpr unsigned not_found = 404;
-        const bool is_nobody_there = !answer && !limits->has_happened();
+        const bool is_nobody_there = !answer && !ctx->is_cancelled();
         const bool has_no_account = answer && answer->status == not_found;
         failure_ = is_nobody_there || has_no_account ? explained(why) : why;
     } catch (const std::exception& why) {

@@ -21,13 +21,13 @@ namespace syncguard::firestore {
 class token_source {
   public:
     token_source(boost::asio::io_context& context, credentials whose, net::lazy_tls_context& tls,
-                 net::shown_sockets& shown);
+                 net::socket_registry& sockets);
     token_source(const token_source&) = delete;
     token_source& operator=(const token_source&) = delete;
     ~token_source() = default;
 
     /// A token that can be used now. Throws `lock_error` if there is none to be had.
-    [[nodiscard]] boost::asio::awaitable<std::string> get(net::interruption& limits);
+    [[nodiscard]] boost::asio::awaitable<std::string> get(net::call_context& ctx);
 
     /// The server did not accept it: the next call fetches another.
     void reject(std::string_view token);
@@ -50,7 +50,7 @@ class token_source {
     const credentials whose_;
     net::http_pool server_;
     boost::asio::steady_timer changed_;
-    std::shared_ptr<net::interruption> fetching_;
+    std::shared_ptr<net::call_context> fetching_;
     std::string token_;
     time_point renew_at_{};
     time_point usable_until_{};

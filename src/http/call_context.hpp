@@ -1,4 +1,4 @@
-/// The end of a call before its time: its deadline, or a caller who no longer wants it.
+/// The context of one call: its deadline and its cancellation.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -15,63 +15,67 @@
 
 namespace syncguard::net {
 
-/// Ends whatever one coroutine waits for, at once. It happens at most once, and then stays.
+/// Cancellation ends the current wait of one coroutine at once. It happens at most once, and is
+/// final.
 ///
 /// Thread safety: none; used by the thread that runs the context.
-class interruption : public std::enable_shared_from_this<interruption> {
+class call_context : public std::enable_shared_from_this<call_context> {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
     /// A call that has priority goes before the others that wait for a connection.
-    explicit interruption(boost::asio::io_context& context, bool has_priority = false)
-        : has_priority_(has_priority), deadline_(context), nap_(context), stop_([] {}) {}
-    interruption(const interruption&) = delete;
-    interruption& operator=(const interruption&) = delete;
-    ~interruption() = default;
+    explicit call_context(boost::asio::io_context& context, bool has_priority = false)
+        : has_priority_(has_priority),
+          deadline_(context),
+          sleep_timer_(context),
+          on_cancel_([] {}) {}
+    call_context(const call_context&) = delete;
+    call_context& operator=(const call_context&) = delete;
+    ~call_context() = default;
 
-    /// Lets it happen at that time, for that reason. A later call replaces the former.
-    void happen_at(time_point when, lock_error why);
+    /// Cancels it at that time with that error. A later call replaces the former.
+    void set_deadline(time_point when, lock_error error);
 
-    /// Lets it happen now, unless it has happened.
-    void happen(const lock_error& why);
+    /// Cancels it now, unless it is cancelled.
+    void cancel(const lock_error& error);
 
     [[nodiscard]] bool has_priority() const noexcept { return has_priority_; }
 
-    [[nodiscard]] bool has_happened() const noexcept { return why_.has_value(); }
+    [[nodiscard]] bool is_cancelled() const noexcept { return error_.has_value(); }
 
-    /// Why it has happened.
-    [[nodiscard]] const lock_error& reason() const { return why_.value(); }
+    /// The error that it was cancelled with.
+    [[nodiscard]] const lock_error& reason() const { return error_.value(); }
 
-    /// Throws the reason if it has happened.
+    /// Throws the reason if it is cancelled.
     void check() const {
-        if (why_) throw lock_error(*why_);
+        if (error_) throw lock_error(*error_);
     }
 
-    /// While this lives, an interruption calls `stop`, which makes what is waited for end. Of those
-    /// that live, the youngest counts.
-    class scope {
+    /// While this lives, cancellation calls `stop`, which ends the current wait. If several live,
+    /// only the youngest is called.
+    class cancel_handler {
       public:
-        scope(interruption& whole, std::function<void()> stop)
-            : whole_(whole), outer_(std::exchange(whole.stop_, std::move(stop))) {}
-        scope(const scope&) = delete;
-        scope& operator=(const scope&) = delete;
-        ~scope() { whole_.stop_ = std::move(outer_); }
+        cancel_handler(call_context& ctx, std::function<void()> stop)
+            : ctx_(ctx), outer_(std::exchange(ctx.on_cancel_, std::move(stop))) {}
+        cancel_handler(const cancel_handler&) = delete;
+        cancel_handler& operator=(const cancel_handler&) = delete;
+        ~cancel_handler() { ctx_.on_cancel_ = std::move(outer_); }
 
       private:
-        interruption& whole_;
+        call_context& ctx_;
         std::function<void()> outer_;
     };
 
-    /// Waits that long, or until `end_pause`. Throws the reason if it is interrupted.
-    [[nodiscard]] boost::asio::awaitable<void> pause(std::chrono::steady_clock::duration length);
-    void end_pause() { nap_.cancel(); }
+    /// Waits that long, or until `wake`. Throws the reason if it is cancelled.
+    [[nodiscard]] boost::asio::awaitable<void> sleep(std::chrono::steady_clock::duration length);
+    void wake() { sleep_timer_.cancel(); }
 
   private:
     const bool has_priority_;
     boost::asio::steady_timer deadline_;
-    boost::asio::steady_timer nap_;
-    std::function<void()> stop_;
-    std::optional<lock_error> why_;
+    boost::asio::steady_timer sleep_timer_;
+    std::function<void()> on_cancel_;
+    std::optional<lock_error> error_;
 };
 
 }  // namespace syncguard::net

@@ -36,16 +36,16 @@ constexpr unsigned first_final_status = 200;
 constexpr unsigned no_content = 204;
 constexpr unsigned not_modified = 304;
 
-http::request<http::string_body> as_message(const http_request& what, const http_origin& origin) {
-    const bool is_post = what.method == http_request::verb::post;
+http::request<http::string_body> as_message(const http_request& req, const http_origin& origin) {
+    const bool is_post = req.method == http_request::verb::post;
     constexpr unsigned version_1_1 = 11;
     http::request<http::string_body> message(is_post ? http::verb::post : http::verb::get,
-                                             what.target, version_1_1);
+                                             req.target, version_1_1);
     message.set(http::field::host, origin.authority());
     message.set(http::field::user_agent, "syncguard-cpp");
-    for (const auto& [name, value] : what.headers)
+    for (const auto& [name, value] : req.headers)
         message.set(name, value);
-    message.body() = what.body;
+    message.body() = req.body;
     message.prepare_payload();
     return message;
 }
@@ -55,14 +55,14 @@ http::request<http::string_body> as_message(const http_request& what, const http
 /// exist: both are `bad_status`.
 template <class Stream>
 asio::awaitable<http::response<http::string_body>> read_final_response(
-    Stream& stream, boost::beast::flat_buffer& received, bool& heard_something,
+    Stream& stream, boost::beast::flat_buffer& received, bool& received_any,
     boost::system::error_code& problem) {
     while (true) {
         http::response_parser<http::string_body> parser;
         parser.body_limit(largest_body);
         auto token = asio::redirect_error(use_awaitable, problem);
         co_await http::async_read(stream, received, parser, token);
-        heard_something = heard_something || parser.got_some();
+        received_any = received_any || parser.got_some();
         const auto status = parser.get().result_int();
         if (!problem && (status < 100 || status == switching_protocols)) {
             problem = http::error::bad_status;
@@ -74,73 +74,73 @@ asio::awaitable<http::response<http::string_body>> read_final_response(
 }  // namespace
 
 http_connection::http_connection(asio::io_context& context, const http_origin& origin,
-                                 const std::string& where, asio::ssl::context* tls,
-                                 shown_sockets& shown)
+                                 const std::string& server_name, asio::ssl::context* tls,
+                                 socket_registry& sockets)
     : context_(context),
       origin_(origin),
-      where_(where),
+      server_name_(server_name),
       tls_context_(tls),
-      shown_(shown),
+      sockets_(sockets),
       socket_(context) {}
 
-asio::awaitable<void> http_connection::open(interruption& limits, time_point until) {
-    auto candidates = co_await find_host(context_, origin_, where_, until, limits);
-    co_await open_to(std::move(candidates), limits, until);
+asio::awaitable<void> http_connection::open(call_context& ctx, time_point until) {
+    auto candidates = co_await resolve_host(context_, origin_, server_name_, until, ctx);
+    co_await open_to(std::move(candidates), ctx, until);
 }
 
 asio::awaitable<void> http_connection::open_to(std::vector<tcp::endpoint> candidates,
-                                               interruption& limits, time_point until) {
+                                               call_context& ctx, time_point until) {
     check_time(until);
-    limits.check();
+    ctx.check();
     std::function<void()> stop = [this] { close(); };
-    const interruption::scope connecting(limits, std::move(stop));
+    const call_context::cancel_handler connecting(ctx, std::move(stop));
     // It may have come due just before it was stopped.
-    const auto still_at_it = std::make_shared<char>();
+    const auto attempt = std::make_shared<char>();
     asio::steady_timer limit(context_, until);
-    limit.async_wait([this, weak = std::weak_ptr(still_at_it)](const auto& stopped) {
+    limit.async_wait([this, weak = std::weak_ptr(attempt)](const auto& stopped) {
         if (!stopped && !weak.expired()) close();
     });
     std::exception_ptr failure;
     try {
-        co_await connect(std::move(candidates), limits, until);
-        if (tls_context_ != nullptr) co_await secure();
+        co_await connect(std::move(candidates), ctx, until);
+        if (tls_context_ != nullptr) co_await tls_handshake();
     } catch (const lock_error&) {
         failure = std::current_exception();
     }
-    limits.check();
+    ctx.check();
     check_time(until);
     if (failure) std::rethrow_exception(failure);
-    may_stay_ = true;
+    keep_alive_ = true;
 }
 
-/// Returns without a connection if time is up, or if it was interrupted.
+/// Returns without a connection if time is up, or if it was cancelled.
 asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candidates,
-                                               const interruption& limits, time_point until) {
+                                               const call_context& ctx, time_point until) {
     boost::system::error_code problem = asio::error::host_not_found;
     for (std::size_t tried = 0; tried < candidates.size() && problem; ++tried) {
         if (tried > 0) close();
         const auto protocol = candidates[tried].protocol();
-        problem = shown_.open(socket_, protocol, shown_socket_);
+        problem = sockets_.open(socket_, protocol, registered_socket_);
         if (problem) continue;
         // Of the time that is left each gets its share, so that a dead address leaves some to the
         // others.
         const auto left = std::max(until - steady_clock::now(), steady_clock::duration(0));
         asio::steady_timer share(context_, left / static_cast<int>(candidates.size() - tried));
-        const auto still_at_it = std::make_shared<char>();
-        share.async_wait([this, weak = std::weak_ptr(still_at_it)](const auto& stopped) {
+        const auto attempt = std::make_shared<char>();
+        share.async_wait([this, weak = std::weak_ptr(attempt)](const auto& stopped) {
             boost::system::error_code ignored;
             if (!stopped && !weak.expired()) socket_.cancel(ignored);
         });
         auto token = asio::redirect_error(use_awaitable, problem);
         co_await socket_.async_connect(candidates[tried], token);
         // Whatever came of it, the socket may be closed, and nothing would close the next one.
-        if (limits.has_happened() || steady_clock::now() >= until) co_return;
+        if (ctx.is_cancelled() || steady_clock::now() >= until) co_return;
         if (problem == asio::error::operation_aborted) problem = asio::error::timed_out;
     }
     if (problem) {
         close();
         throw lock_error(error_code::service_unavailable,
-                         "cannot connect to " + where_ + ": " + problem.message() +
+                         "cannot connect to " + server_name_ + ": " + problem.message() +
                              "; is the server running, and is the address right?");
     }
     socket_.non_blocking(true);
@@ -148,7 +148,7 @@ asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candid
     socket_.set_option(asio::socket_base::keep_alive(true));
 }
 
-asio::awaitable<void> http_connection::secure() {
+asio::awaitable<void> http_connection::tls_handshake() {
     if (!socket_.is_open()) co_return;
     tls_.emplace(socket_, *tls_context_);
     expect_host(tls_->native_handle(), origin_.host);
@@ -160,40 +160,40 @@ asio::awaitable<void> http_connection::secure() {
     close();
     if (!refused.empty()) {
         throw lock_error(error_code::auth_failed,
-                         "the certificate of " + where_ + " was refused: " + refused);
+                         "the certificate of " + server_name_ + " was refused: " + refused);
     }
     throw lock_error(error_code::service_unavailable,
-                     "no secure connection to " + where_ + ": " + problem.message());
+                     "no secure connection to " + server_name_ + ": " + problem.message());
 }
 
-asio::awaitable<http_response> http_connection::exchange(const http_request& what,
-                                                         interruption& limits) {
-    limits.check();
-    heard_something_ = false;
-    const bool may_have_stayed = std::exchange(may_stay_, false);
+asio::awaitable<http_response> http_connection::exchange(const http_request& req,
+                                                         call_context& ctx) {
+    ctx.check();
+    received_any_ = false;
+    const bool was_kept_alive = std::exchange(keep_alive_, false);
     std::function<void()> stop = [this] { close(); };
-    const interruption::scope waiting(limits, std::move(stop));
+    const call_context::cancel_handler waiting(ctx, std::move(stop));
 
-    const auto message = as_message(what, origin_);
+    const auto message = as_message(req, origin_);
     http::response<http::string_body> received;
     boost::system::error_code problem;
     auto token = asio::redirect_error(use_awaitable, problem);
-    if (!may_have_stayed || !socket_.is_open()) {
+    if (!was_kept_alive || !socket_.is_open()) {
         problem = asio::error::not_connected;
     } else if (tls_) {
         co_await http::async_write(*tls_, message, token);
         if (!problem) {
-            received = co_await read_final_response(*tls_, received_, heard_something_, problem);
+            received = co_await read_final_response(*tls_, received_, received_any_, problem);
         }
     } else {
         co_await http::async_write(socket_, message, token);
         if (!problem) {
-            received = co_await read_final_response(socket_, received_, heard_something_, problem);
+            received = co_await read_final_response(socket_, received_, received_any_, problem);
         }
     }
-    if (limits.has_happened()) {
+    if (ctx.is_cancelled()) {
         close();
-        throw exchange_broken(limits.reason());
+        throw response_lost(ctx.reason());
     }
     if (problem) {
         close();
@@ -204,7 +204,7 @@ asio::awaitable<http_response> http_connection::exchange(const http_request& wha
     // have it read as the next answer.
     const auto status = received.result_int();
     const bool has_no_body = status == no_content || status == not_modified;
-    may_stay_ = received.keep_alive() && !has_no_body && received_.size() == 0;
+    keep_alive_ = received.keep_alive() && !has_no_body && received_.size() == 0;
     http_response answer{.status = status,
                          .body = std::move(received.body()),
                          .date = parse_http_date(received[http::field::date])};
@@ -212,7 +212,7 @@ asio::awaitable<http_response> http_connection::exchange(const http_request& wha
 }
 
 bool http_connection::is_usable() {
-    if (!may_stay_ || !socket_.is_open()) return false;
+    if (!keep_alive_ || !socket_.is_open()) return false;
     // No request is under way: any data, and the end of the stream, make the connection unusable.
     char byte = 0;
     if (tls_) {
@@ -227,28 +227,28 @@ bool http_connection::is_usable() {
 }
 
 void http_connection::close() noexcept {
-    shown_.close(socket_, shown_socket_);
+    sockets_.close(socket_, registered_socket_);
 }
 
 void http_connection::check_time(time_point until) const {
     if (steady_clock::now() < until) return;
     throw lock_error(error_code::network_timeout,
-                     where_ + " did not complete the connection in time");
+                     server_name_ + " did not complete the connection in time");
 }
 
-exchange_broken http_connection::broken(const boost::system::error_code& problem) const {
+response_lost http_connection::broken(const boost::system::error_code& problem) const {
     if (problem == http::error::end_of_stream || problem == http::error::partial_message ||
         problem == asio::error::eof || problem == asio::ssl::error::stream_truncated) {
-        return {error_code::service_unavailable, where_ + " closed the connection"};
+        return {error_code::service_unavailable, server_name_ + " closed the connection"};
     }
     if (problem.category() == http::make_error_code(http::error::bad_value).category()) {
-        return {error_code::internal, where_ +
+        return {error_code::internal, server_name_ +
                                           " sent something that is not HTTP as it is known "
                                           "here (" +
                                           problem.message() + "); the connection was closed"};
     }
     return {error_code::service_unavailable,
-            "the connection to " + where_ + " broke: " + problem.message()};
+            "the connection to " + server_name_ + " broke: " + problem.message()};
 }
 
 }  // namespace syncguard::net

@@ -26,58 +26,57 @@ class http_connection {
     using tcp = boost::asio::ip::tcp;
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// All arguments outlive the connection; `tls` is null for none. `where` is what messages call
-    /// the server.
+    /// All arguments outlive the connection; `tls` is null for none. `server_name` is what messages
+    /// call the server.
     http_connection(boost::asio::io_context& context, const http_origin& origin,
-                    const std::string& where, boost::asio::ssl::context* tls, shown_sockets& shown);
+                    const std::string& server_name, boost::asio::ssl::context* tls,
+                    socket_registry& sockets);
     http_connection(const http_connection&) = delete;
     http_connection& operator=(const http_connection&) = delete;
     ~http_connection() { close(); }
 
     /// Finds the host, connects, and secures the connection, all by that time. Throws `lock_error`,
-    /// after which the connection is of no use: network_timeout if time is up, and the reason of an
-    /// interruption, at once.
-    [[nodiscard]] boost::asio::awaitable<void> open(interruption& limits, time_point until);
+    /// after which the connection is of no use: network_timeout if time is up, and the reason of a
+    /// cancellation, at once.
+    [[nodiscard]] boost::asio::awaitable<void> open(call_context& ctx, time_point until);
 
     /// The same with the host's addresses, which are tried one after the other.
     [[nodiscard]] boost::asio::awaitable<void> open_to(std::vector<tcp::endpoint> candidates,
-                                                       interruption& limits, time_point until);
+                                                       call_context& ctx, time_point until);
 
     /// Sends a request and receives its answer, the final response: interim ones (1xx) are skipped.
-    /// Throws the reason of an interruption that came
-    /// before, else `exchange_broken`; then the connection is closed: the answer may still come,
-    /// and must not be taken for another's.
-    [[nodiscard]] boost::asio::awaitable<http_response> exchange(const http_request& what,
-                                                                 interruption& limits);
+    /// Throws the reason of a cancellation that came before, else `response_lost`; then the
+    /// connection is closed: the answer may still come, and must not be taken for another's.
+    [[nodiscard]] boost::asio::awaitable<http_response> exchange(const http_request& req,
+                                                                 call_context& ctx);
 
     /// Whether another exchange can be tried. What the server said of the connection's end
     /// meanwhile is seen, without waiting.
     [[nodiscard]] bool is_usable();
 
     /// After a failed exchange: whether anything of an answer had come.
-    [[nodiscard]] bool heard_something() const noexcept { return heard_something_; }
+    [[nodiscard]] bool received_any() const noexcept { return received_any_; }
 
     void close() noexcept;
 
   private:
     [[nodiscard]] boost::asio::awaitable<void> connect(std::vector<tcp::endpoint> candidates,
-                                                       const interruption& limits,
-                                                       time_point until);
-    [[nodiscard]] boost::asio::awaitable<void> secure();
+                                                       const call_context& ctx, time_point until);
+    [[nodiscard]] boost::asio::awaitable<void> tls_handshake();
     void check_time(time_point until) const;
-    [[nodiscard]] exchange_broken broken(const boost::system::error_code& problem) const;
+    [[nodiscard]] response_lost broken(const boost::system::error_code& problem) const;
 
     boost::asio::io_context& context_;
     const http_origin& origin_;
-    const std::string& where_;
+    const std::string& server_name_;
     boost::asio::ssl::context* tls_context_;
-    shown_sockets& shown_;
-    shown_socket shown_socket_;
+    socket_registry& sockets_;
+    registered_socket registered_socket_;
     tcp::socket socket_;
     std::optional<boost::asio::ssl::stream<tcp::socket&>> tls_;
     boost::beast::flat_buffer received_;
-    bool heard_something_ = false;
-    bool may_stay_ = false;
+    bool received_any_ = false;
+    bool keep_alive_ = false;
 };
 
 }  // namespace syncguard::net

@@ -60,12 +60,12 @@ struct http_response {
 /// is something else.
 [[nodiscard]] std::optional<std::chrono::sys_seconds> parse_http_date(std::string_view text);
 
-/// A request went out, or may have, and no whole answer came back, be it that nobody waited for it:
-/// the server may have acted on it.
-class exchange_broken : public lock_error {
+/// A request was sent, or may have been, and no complete response came, or its caller did not wait
+/// for it: the server may have acted on it.
+class response_lost : public lock_error {
   public:
     using lock_error::lock_error;
-    explicit exchange_broken(const lock_error& why) : lock_error(why) {}
+    explicit response_lost(const lock_error& error) : lock_error(error) {}
 };
 
 }  // namespace syncguard::net

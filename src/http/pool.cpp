@@ -16,23 +16,23 @@ using std::chrono::steady_clock;
 namespace {
 
 /// Servers, and the routers before them, forget connections that are silent for minutes.
-constexpr std::chrono::seconds longest_silence{50};
+constexpr std::chrono::seconds max_idle{50};
 
 /// The longest time for which a new connection is delayed. It is less than `reconnect_delay`
 /// allows, because the server may be well and only the time of some callers too short.
-constexpr milliseconds longest_delay{250};
+constexpr milliseconds max_connect_delay{250};
 
 }  // namespace
 
-/// One of the connections that there may be, for the time of a call.
-class http_pool::place {
+/// The right to one of the connections of the pool, for the time of a request.
+class http_pool::checkout {
   public:
-    place(http_pool& pool, std::unique_ptr<http_connection> kept, const interruption& limits)
-        : connection(std::move(kept)), pool_(pool), limits_(limits) {}
-    place(const place&) = delete;
-    place& operator=(const place&) = delete;
-    ~place() {
-        if (connection && limits_.has_happened()) pool_.note_interruption();
+    checkout(http_pool& pool, std::unique_ptr<http_connection> kept, const call_context& ctx)
+        : connection(std::move(kept)), pool_(pool), ctx_(ctx) {}
+    checkout(const checkout&) = delete;
+    checkout& operator=(const checkout&) = delete;
+    ~checkout() {
+        if (connection && ctx_.is_cancelled()) pool_.note_cancelled_request();
         pool_.give_back(std::move(connection));
     }
 
@@ -40,105 +40,105 @@ class http_pool::place {
 
   private:
     http_pool& pool_;
-    const interruption& limits_;
+    const call_context& ctx_;
 };
 
 /// A caller that waits for a connection. It is in the queue from its construction to its end.
 class http_pool::waiter {
   public:
-    waiter(http_pool& pool, line& queue)
-        : turn(pool.context_),
+    waiter(http_pool& pool, waiter_queue& queue)
+        : ready(pool.context_),
           pool_(pool),
-          line_(queue),
-          in_line_(queue.insert(queue.end(), this)) {}
+          queue_(queue),
+          position_(queue.insert(queue.end(), this)) {}
     waiter(const waiter&) = delete;
     waiter& operator=(const waiter&) = delete;
     ~waiter() {
-        if (!has_come_) {
-            line_.erase(in_line_);
+        if (!is_ready_) {
+            queue_.erase(position_);
         } else if (!is_taken_) {
             pool_.give_back(std::move(connection_));
         }
     }
 
     /// Called when the waiter has been removed from the queue.
-    void come(std::unique_ptr<http_connection> connection) {
-        has_come_ = true;
+    void hand_over(std::unique_ptr<http_connection> connection) {
+        is_ready_ = true;
         connection_ = std::move(connection);
-        turn.cancel();
+        ready.cancel();
     }
 
-    /// Call this after `come`. Null: the caller may open a connection.
+    /// Call this after `hand_over`. Null: the caller may open a connection.
     [[nodiscard]] std::unique_ptr<http_connection> take() {
         is_taken_ = true;
         return std::move(connection_);
     }
 
-    asio::steady_timer turn;
+    asio::steady_timer ready;
 
   private:
     http_pool& pool_;
-    line& line_;
-    const line::iterator in_line_;
-    bool has_come_ = false;
+    waiter_queue& queue_;
+    const waiter_queue::iterator position_;
+    bool is_ready_ = false;
     bool is_taken_ = false;
     std::unique_ptr<http_connection> connection_;
 };
 
-http_pool::http_pool(asio::io_context& context, settings how, lazy_tls_context* tls,
-                     shown_sockets& shown)
-    : context_(context), how_(std::move(how)), tls_(tls), shown_(shown) {
+http_pool::http_pool(asio::io_context& context, settings opts, lazy_tls_context* tls,
+                     socket_registry& sockets)
+    : context_(context), opts_(std::move(opts)), tls_(tls), sockets_(sockets) {
     // Giving one back must not fail.
-    idle_.reserve(how_.most_connections);
+    idle_.reserve(opts_.most_connections);
 }
 
-asio::awaitable<http_response> http_pool::call(const http_request& what, interruption& limits) {
-    auto kept = co_await take(limits);
+asio::awaitable<http_response> http_pool::request(const http_request& req, call_context& ctx) {
+    auto kept = co_await take(ctx);
     // A call that pauses must keep no place from calls that have priority.
-    while (!kept && must_pause(limits)) {
+    while (!kept && must_pause(ctx)) {
         give_back(nullptr);
-        co_await limits.pause(open_not_before_ - steady_clock::now());
-        kept = co_await take(limits);
+        co_await ctx.sleep(next_connect_at_ - steady_clock::now());
+        kept = co_await take(ctx);
     }
-    place mine(*this, std::move(kept), limits);
+    checkout mine(*this, std::move(kept), ctx);
     while (true) {
         const bool is_fresh = mine.connection == nullptr;
         if (is_fresh) {
-            mine.connection =
-                std::make_unique<http_connection>(context_, how_.origin, how_.where,
-                                                  tls_ == nullptr ? nullptr : &tls_->get(), shown_);
-            co_await mine.connection->open(limits, steady_clock::now() + how_.connect_timeout);
+            mine.connection = std::make_unique<http_connection>(
+                context_, opts_.origin, opts_.server_name, tls_ == nullptr ? nullptr : &tls_->get(),
+                sockets_);
+            co_await mine.connection->open(ctx, steady_clock::now() + opts_.connect_timeout);
         }
         try {
-            auto answer = co_await mine.connection->exchange(what, limits);
-            interruptions_ = 0;
+            auto answer = co_await mine.connection->exchange(req, ctx);
+            cancelled_requests_ = 0;
             co_return answer;
-        } catch (const exchange_broken&) {
-            const bool was_closed_unseen = !is_fresh && !mine.connection->heard_something();
-            if (!was_closed_unseen || !what.repeatable || limits.has_happened()) throw;
+        } catch (const response_lost&) {
+            const bool was_closed_unseen = !is_fresh && !mine.connection->received_any();
+            if (!was_closed_unseen || !req.repeatable || ctx.is_cancelled()) throw;
         }
         mine.connection.reset();
     }
 }
 
 /// Null means that the caller may make a connection.
-asio::awaitable<std::unique_ptr<http_connection>> http_pool::take(interruption& limits) {
-    limits.check();
+asio::awaitable<std::unique_ptr<http_connection>> http_pool::take(call_context& ctx) {
+    ctx.check();
     if (priority_.empty() && waiting_.empty()) {
         if (auto kept = take_idle()) co_return kept;
-        if (places_taken_ < how_.most_connections) {
-            ++places_taken_;
+        if (connection_count_ < opts_.most_connections) {
+            ++connection_count_;
             co_return nullptr;
         }
     }
-    waiter mine(*this, limits.has_priority() ? priority_ : waiting_);
-    std::function<void()> stop = [&mine] { mine.turn.cancel(); };
-    const interruption::scope waiting(limits, std::move(stop));
-    mine.turn.expires_at(asio::steady_timer::time_point::max());
+    waiter mine(*this, ctx.has_priority() ? priority_ : waiting_);
+    std::function<void()> stop = [&mine] { mine.ready.cancel(); };
+    const call_context::cancel_handler waiting(ctx, std::move(stop));
+    mine.ready.expires_at(asio::steady_timer::time_point::max());
     boost::system::error_code woken;
     auto token = asio::redirect_error(asio::use_awaitable, woken);
-    co_await mine.turn.async_wait(token);
-    limits.check();
+    co_await mine.ready.async_wait(token);
+    ctx.check();
     co_return mine.take();
 }
 
@@ -147,36 +147,36 @@ std::unique_ptr<http_connection> http_pool::take_idle() {
         // The one that was used last is the most likely to be alive.
         auto last = std::move(idle_.back());
         idle_.pop_back();
-        if (steady_clock::now() - last.since < longest_silence && last.connection->is_usable()) {
+        if (steady_clock::now() - last.since < max_idle && last.connection->is_usable()) {
             return std::move(last.connection);
         }
-        --places_taken_;
+        --connection_count_;
     }
     return nullptr;
 }
 
-bool http_pool::must_pause(const interruption& limits) const {
-    return !limits.has_priority() && steady_clock::now() < open_not_before_;
+bool http_pool::must_pause(const call_context& ctx) const {
+    return !ctx.has_priority() && steady_clock::now() < next_connect_at_;
 }
 
-void http_pool::note_interruption() {
+void http_pool::note_cancelled_request() {
     const auto now = steady_clock::now();
     // Calls that end together count once.
-    if (now < open_not_before_) return;
-    open_not_before_ = now + std::min(reconnect_delay(++interruptions_), longest_delay);
+    if (now < next_connect_at_) return;
+    next_connect_at_ = now + std::min(reconnect_delay(++cancelled_requests_), max_connect_delay);
 }
 
 void http_pool::give_back(std::unique_ptr<http_connection> connection) {
     if (connection && !connection->is_usable()) connection.reset();
-    line& queue = priority_.empty() ? waiting_ : priority_;
+    waiter_queue& queue = priority_.empty() ? waiting_ : priority_;
     if (!queue.empty()) {
         waiter& next = *queue.front();
         queue.pop_front();
-        next.come(std::move(connection));
+        next.hand_over(std::move(connection));
     } else if (connection) {
         idle_.push_back({std::move(connection), steady_clock::now()});
     } else {
-        --places_taken_;
+        --connection_count_;
     }
 }
 

@@ -22,54 +22,53 @@ class http_pool {
   public:
     struct settings {
         http_origin origin;
-        std::string where;  ///< What messages call the server.
+        std::string server_name;  ///< What messages call the server.
         std::size_t most_connections = 1;
         std::chrono::milliseconds connect_timeout{5'000};
     };
 
     /// All arguments outlive the pool; `tls` is null for none.
-    http_pool(boost::asio::io_context& context, settings how, lazy_tls_context* tls,
-              shown_sockets& shown);
+    http_pool(boost::asio::io_context& context, settings opts, lazy_tls_context* tls,
+              socket_registry& sockets);
     http_pool(const http_pool&) = delete;
     http_pool& operator=(const http_pool&) = delete;
     ~http_pool() = default;
 
-    [[nodiscard]] const std::string& where() const noexcept { return how_.where; }
+    [[nodiscard]] const std::string& server_name() const noexcept { return opts_.server_name; }
 
-    /// Sends a request and receives its answer. Throws `exchange_broken` if it may have been sent,
+    /// Sends a request and receives its answer. Throws `response_lost` if it may have been sent,
     /// another `lock_error` if it was not.
-    [[nodiscard]] boost::asio::awaitable<http_response> call(const http_request& what,
-                                                             interruption& limits);
+    [[nodiscard]] boost::asio::awaitable<http_response> request(const http_request& req,
+                                                                call_context& ctx);
 
   private:
-    class place;
+    class checkout;
     class waiter;
-    using line = std::list<waiter*>;
+    using waiter_queue = std::list<waiter*>;
     struct idle {
         std::unique_ptr<http_connection> connection;
         std::chrono::steady_clock::time_point since;
     };
 
-    [[nodiscard]] boost::asio::awaitable<std::unique_ptr<http_connection>> take(
-        interruption& limits);
+    [[nodiscard]] boost::asio::awaitable<std::unique_ptr<http_connection>> take(call_context& ctx);
     [[nodiscard]] std::unique_ptr<http_connection> take_idle();
     void give_back(std::unique_ptr<http_connection> connection);
-    /// Delays new connections after calls that were interrupted. Otherwise callers whose time is
+    /// Delays new connections after requests that were cancelled. Otherwise callers whose time is
     /// shorter than the server's answers would open a connection with each call. Calls that have
     /// priority do not wait for that.
-    void note_interruption();
-    [[nodiscard]] bool must_pause(const interruption& limits) const;
+    void note_cancelled_request();
+    [[nodiscard]] bool must_pause(const call_context& ctx) const;
 
     boost::asio::io_context& context_;
-    const settings how_;
+    const settings opts_;
     lazy_tls_context* tls_;
-    shown_sockets& shown_;
-    std::size_t places_taken_ = 0;
-    unsigned interruptions_ = 0;  ///< Without an answer since.
-    std::chrono::steady_clock::time_point open_not_before_;
+    socket_registry& sockets_;
+    std::size_t connection_count_ = 0;
+    unsigned cancelled_requests_ = 0;  ///< Without an answer since.
+    std::chrono::steady_clock::time_point next_connect_at_;
     std::vector<idle> idle_;
-    line priority_;  ///< Calls that have priority.
-    line waiting_;
+    waiter_queue priority_;  ///< Calls that have priority.
+    waiter_queue waiting_;
 };
 
 }  // namespace syncguard::net

@@ -1,4 +1,4 @@
-/// What engines that ask a server have in common: both doors, the end, and forks.
+/// What networked engines share: blocking and asynchronous calls, shutdown, and forks.
 #pragma once
 
 #include "util/fork_guard.hpp"
@@ -19,36 +19,36 @@ class client_engine : public engine, private fork_participant {
   public:
     ~client_engine() override {
         fork_guard::remove(*this);
-        client_->end(farewell);
+        client_->shutdown(shutdown_grace);
     }
 
     [[nodiscard]] std::shared_ptr<const void> reserve_io_thread() final {
         const auto client = client_;
-        client->driver().reserve_for_own_thread();
-        const auto unreserve = [client](const void*) { client->driver().unreserve(); };
+        client->loop().reserve_for_own_thread();
+        const auto unreserve = [client](const void*) { client->loop().unreserve(); };
         return {client.get(), unreserve};
     }
 
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) final {
-        const auto call = make_operation(what, limits, nullptr);
-        call->watch_for_stop(limits.stop);
+    [[nodiscard]] outcome perform(const request& req, const call_limits& limits) final {
+        const auto op = make_operation(req, limits, nullptr);
+        op->watch_for_stop(limits.stop);
         try {
-            client_->perform(call);
+            client_->execute(op);
         } catch (...) {
-            client_->cancel(call);
-            call->abandon();
+            client_->cancel(op);
+            op->detach_caller();
             throw;
         }
-        return call->result();
+        return op->result();
     }
 
-    void start(const request& what, const call_limits& limits, completion done) noexcept final {
+    void start(const request& req, const call_limits& limits, completion handler) noexcept final {
         try {
-            const auto call = make_operation(what, limits, done);
-            call->watch_for_stop(limits.stop);
-            client_->start(call);
+            const auto op = make_operation(req, limits, handler);
+            op->watch_for_stop(limits.stop);
+            client_->submit(op);
         } catch (...) {
-            done(std::current_exception(), {});
+            handler(std::current_exception(), {});
         }
     }
 
@@ -61,23 +61,23 @@ class client_engine : public engine, private fork_participant {
 
     [[nodiscard]] const std::shared_ptr<Client>& client() const noexcept { return client_; }
 
-    /// `done` is empty for a caller who waits and then asks for the result.
-    [[nodiscard]] virtual std::shared_ptr<LockOperation> make_operation(const request& what,
+    /// `handler` is empty for a blocking caller, who then asks for the result.
+    [[nodiscard]] virtual std::shared_ptr<LockOperation> make_operation(const request& req,
                                                                         const call_limits& limits,
-                                                                        completion done) = 0;
+                                                                        completion handler) = 0;
 
   private:
-    /// How long the end may take for releases that are still to be made.
-    static constexpr milliseconds farewell{1'000};
+    /// How long the destructor waits for background releases.
+    static constexpr milliseconds shutdown_grace{1'000};
 
     // A child would read the answers meant for its parent: it gets a client of its own.
     void before_fork() override { client_->sockets().before_fork(); }
     void after_fork_in_parent() override { client_->sockets().after_fork_in_parent(); }
     void after_fork_in_child() override {
         client_->sockets().after_fork_in_child();
-        // Threads of the parent may have been inside: what they left is never destroyed.
-        static auto* const left_behind = new std::vector<std::shared_ptr<Client>>;
-        left_behind->push_back(std::move(client_));
+        // Threads of the parent may have been inside it: the old client is never destroyed.
+        static auto* const leaked_after_fork = new std::vector<std::shared_ptr<Client>>;
+        leaked_after_fork->push_back(std::move(client_));
         client_ = make_client_();
     }
 

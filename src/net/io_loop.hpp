@@ -1,6 +1,8 @@
-/// Two doors to one room: the same asynchronous I/O, waited for by a blocking caller or not.
+/// Leader/Followers event loop. One blocking caller at a time, the leader, runs the io_context for
+/// all; the others sleep until their operation is done. Without blocking callers a fallback thread
+/// runs it.
 ///
-/// Nothing in here knows any protocol.
+/// Independent of any protocol.
 #pragma once
 
 #include "net/parking_lot.hpp"
@@ -25,210 +27,212 @@
 
 namespace syncguard::net {
 
-/// Something to be done by I/O, which a thread may wait for. It finishes once.
+/// An operation of the loop, which a thread may wait for. It finishes once.
 class task : public boost::intrusive::list_base_hook<> {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// The driver is told of it by then, though it may be told later of others.
+    /// The handler receives it by then, though it may receive others later.
     explicit task(time_point deadline) : deadline_(deadline) {}
     task(const task&) = delete;
     task& operator=(const task&) = delete;
     virtual ~task() = default;
 
-    /// Whether a driver has it, or had it. For who called `perform` and caught an exception.
-    [[nodiscard]] bool was_handed_in() const noexcept { return handed_in_; }
+    /// Whether it was submitted. For a caller of `execute` that caught an exception.
+    [[nodiscard]] bool was_submitted() const noexcept { return submitted_; }
 
   protected:
     time_point deadline_;
 
   private:
-    friend class io_driver;
+    friend class io_loop;
     std::atomic<bool> finished_{false};
-    bool handed_in_ = false;
-    dormitory::place place_;  ///< Where its thread sleeps.
-};
-
-/// Whose I/O is driven. Its members are called by one thread at a time.
-class driven : public std::enable_shared_from_this<driven> {
-  public:
-    using time_point = task::time_point;
-
-    driven() = default;
-    driven(const driven&) = delete;
-    driven& operator=(const driven&) = delete;
-    virtual ~driven() = default;
-
-    /// When it wants to be called again, if nothing happens on the network: at a time, or when so
-    /// many tasks were handed in. There may be good reason to let some gather.
-    struct wishes {
-        time_point at;
-        std::size_t tasks = 1;
-        /// Whether something was sent that will be answered as soon as can be.
-        bool answer_is_due = true;
-    };
-
-    /// Does what can be done without waiting. If it throws, it can be called again.
-    virtual wishes step() = 0;
-
-    /// What a look at the network showed.
-    enum class sight { nothing_came, something_came, only_the_loop_can_tell };
-
-    /// Takes in what has come from the network, without waiting, where that can be done without the
-    /// context's loop and all its machinery. If it throws, it can be called again.
-    [[nodiscard]] virtual sight look() { return sight::only_the_loop_can_tell; }
-
-    /// The socket that a look looks at, or -1 where only the loop can tell.
-    [[nodiscard]] virtual int socket_to_look_at() const { return -1; }
-
-    /// Whether the last answer was sent from the CPU that this thread is on, as far as is known.
-    [[nodiscard]] virtual bool is_answered_from_this_cpu() const { return false; }
-
-    /// Whether something is under way that must go on, though nobody waits for it.
-    [[nodiscard]] virtual bool has_work() const = 0;
+    bool submitted_ = false;
+    parking_lot::slot slot_;  ///< Where its thread sleeps.
 };
 
 /// Runs an io_context with one thread at a time: that of a blocking caller as long as there is one,
-/// so that a lone caller pays no hop to another thread; else a thread of its own, which exists only
+/// so that a lone caller pays no hop to another thread; else the fallback thread, which exists only
 /// if it was ever needed, and blocks all signals. Handlers therefore need no locks among each
 /// other.
 ///
-/// Among many callers the driver often has to wait for a CPU that those run on whom it has just
-/// woken, or sleeps until an answer comes. Whoever comes with work that is worth a step does the
-/// step in its place.
+/// Among many callers the leader often has to wait for a CPU on which followers run that it has
+/// just woken, or sleeps until a reply comes. A caller that submits enough work then calls
+/// `run_once` in its place.
 ///
-/// Thread safety: `perform`, `start`, `nudge` and reservations may be made concurrently; the other
-/// members are for the thread that drives.
-class io_driver {
+/// Thread safety: `execute`, `submit`, `notify` and reservations may be called concurrently; the
+/// other members are for the leader.
+class io_loop {
   public:
-    explicit io_driver(driven& whose);
-    io_driver(const io_driver&) = delete;
-    io_driver& operator=(const io_driver&) = delete;
-    ~io_driver() = default;
+    /// What the loop calls. Its members are called by one thread at a time.
+    class handler : public std::enable_shared_from_this<handler> {
+      public:
+        using time_point = task::time_point;
+
+        handler() = default;
+        handler(const handler&) = delete;
+        handler& operator=(const handler&) = delete;
+        virtual ~handler() = default;
+
+        /// When to call `run_once` next, if nothing happens on the network: at `wake_at`, or once
+        /// `min_batch` operations are submitted. More than 1 lets a batch build up.
+        struct step_result {
+            time_point wake_at;
+            std::size_t min_batch = 1;
+            /// Whether a request was sent whose reply is expected at once.
+            bool expects_reply = true;
+        };
+
+        /// Does what can be done without waiting. If it throws, it can be called again.
+        virtual step_result run_once() = 0;
+
+        /// Result of a non-blocking read.
+        enum class receive_result { none, received, needs_event_loop };
+
+        /// Receives without waiting, where that is possible without the io_context. If it throws,
+        /// it can be called again.
+        [[nodiscard]] virtual receive_result try_receive() {
+            return receive_result::needs_event_loop;
+        }
+
+        /// The socket that `try_receive` reads, or -1 where that needs the io_context.
+        [[nodiscard]] virtual int pollable_socket() const { return -1; }
+
+        /// Whether the last reply was sent from the CPU that this thread is on, as far as is known.
+        [[nodiscard]] virtual bool peer_shares_cpu() const { return false; }
+
+        /// Whether something is under way that must go on without blocking callers.
+        [[nodiscard]] virtual bool has_outstanding_work() const = 0;
+    };
+
+    explicit io_loop(handler& io_handler);
+    io_loop(const io_loop&) = delete;
+    io_loop& operator=(const io_loop&) = delete;
+    ~io_loop() = default;
 
     [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
 
-    /// Hands in a task and returns when it has finished, driving the context if nobody else does.
-    /// Throws what `step` throws, and `std::bad_alloc` only if there was no memory until the task's
-    /// deadline; the task then goes on without its caller.
+    /// Submits an operation and returns when it has finished; leads if no other thread does. Throws
+    /// what `run_once` throws, and `std::bad_alloc` only if there was no memory until the
+    /// operation's deadline; it then goes on without its caller.
     ///
-    /// Called from within `step`, it drives from there: the outer call returns after the inner one,
-    /// be it past its deadline.
-    void perform(const std::shared_ptr<task>& what);
+    /// Called from within `run_once`, it leads from there: the outer call returns after the inner
+    /// one, be it past its deadline.
+    void execute(const std::shared_ptr<task>& op);
 
-    /// Hands in a task and returns at once. Throws `std::system_error` if no thread can be started
-    /// for it; then it was not handed in.
-    void start(const std::shared_ptr<task>& what);
+    /// Submits an operation and returns at once. Throws `std::system_error` if no thread can be
+    /// started for it; then it was not submitted.
+    void submit(const std::shared_ptr<task>& op);
 
-    /// Sees to it that `step` is called again soon, if it has anything to do. Throws
-    /// `std::bad_alloc`.
-    void nudge();
+    /// Makes the leader call `run_once` soon, if there is anything to do. Throws `std::bad_alloc`.
+    void notify();
 
-    /// Adds what was handed in since the last time, in order.
-    void take_tasks(std::vector<std::shared_ptr<task>>& into);
+    /// Appends what was submitted since the last call, in order.
+    void drain_submitted(std::vector<std::shared_ptr<task>>& into);
 
-    /// Lets those who wait go on. `what` is a range of shared pointers to tasks.
+    /// Wakes the callers of finished operations, given as a range of shared pointers.
     template <class Range>
-    void finish(const Range& what) {
-        mark_finished(what, [](const auto& /*each*/) {});
+    void finish(const Range& finished) {
+        mark_finished(finished, [](const auto& /*each*/) {});
         wake_finished();
     }
 
-    /// The same, but those who sleep are woken after the step, or by `wake_finished`. Calls
-    /// `let_go` with each pointer to a task that a thread sleeps for. If it resets the pointer, the
-    /// thread is the last to own the task, and gives its memory back where it took it from, which
-    /// spares the allocator a good part of its work.
-    template <class Range, class LetGo>
-    void mark_finished(Range&& what, LetGo let_go) {
+    /// The same, but the callers are woken after `run_once`, or by `wake_finished`. Calls
+    /// `on_awaited` with each pointer to an operation that a thread sleeps for. If it resets the
+    /// pointer, that thread is the last owner and frees the memory that it allocated itself, which
+    /// is cheaper for the allocator.
+    template <class Range, class OnAwaited>
+    void mark_finished(Range&& finished, OnAwaited on_awaited) {
         const std::lock_guard guard(mutex_);
-        for (auto& each : what) {
-            if (mark_finished(*each)) let_go(each);
+        for (auto& each : finished) {
+            if (mark_finished(*each)) on_awaited(each);
         }
     }
-    void wake_finished() noexcept { dormitory_.wake(std::exchange(finished_sleepers_, {})); }
+    void wake_finished() noexcept { parking_lot_.unpark(std::exchange(finished_sleepers_, {})); }
 
-    /// From now on only the driver's own thread runs the loop, until `unreserve` has been called as
-    /// often. A caller that drives now hands over after its current step. While a reservation
-    /// exists, each call costs a change of threads, but no caller can delay the tasks of others.
-    /// Throws `std::system_error` if no thread can be started.
+    /// From now on only the fallback thread runs the loop, until `unreserve` has been called as
+    /// often. A caller that leads now hands over after its current `run_once`. While a reservation
+    /// exists, each call costs a change of threads, but no caller can delay the operations of
+    /// others. Throws `std::system_error` if no thread can be started.
     void reserve_for_own_thread();
     void unreserve() noexcept;
 
-    /// If the calling thread is the one that drives, goes on with it until `done` or until then;
-    /// else returns false at once. `done` is asked with a lock held.
-    [[nodiscard]] bool drive_if_mine(const std::function<bool()>& done, driven::time_point until);
+    /// If the calling thread is the leader, it goes on leading until `done` or until then; else
+    /// returns false at once. `done` is called with a lock held.
+    [[nodiscard]] bool run_if_leader(const std::function<bool()>& done, handler::time_point until);
 
-    /// Ends the thread. Nobody may be waiting.
-    void end();
+    /// Ends the fallback thread. No caller may be waiting.
+    void shutdown();
 
   private:
-    /// Whether other threads may do steps while the driver waits for something.
-    enum class help { welcome, refused };
-    [[nodiscard]] bool mark_finished(task& what);
-    [[nodiscard]] bool is_worth_a_step(const task& what) const;
-    void hand_in(const std::shared_ptr<task>& what);
-    void drive_until(const std::function<bool()>& done, help by_others,
-                     driven::time_point wake_at_latest = driven::time_point::max());
-    void drive_until_finished(const task& what, help by_others);
-    void step();
-    [[nodiscard]] bool has_to_step() const;
-    void step_for_driver(std::unique_lock<std::mutex>& guard, const task& what);
+    /// Whether other threads may call `run_once` while the leader waits.
+    enum class assist { allowed, forbidden };
+    [[nodiscard]] bool mark_finished(task& op);
+    [[nodiscard]] bool warrants_run(const task& op) const;
+    void enqueue(const std::shared_ptr<task>& op);
+    void lead_until(const std::function<bool()>& done, assist by_followers,
+                    handler::time_point wake_at_latest = handler::time_point::max());
+    void lead_until_done(const task& op, assist by_followers);
+    void run_once();
+    [[nodiscard]] bool must_run_once() const;
+    void run_once_for_leader(std::unique_lock<std::mutex>& guard, const task& op);
     template <class Function>
-    void stand_aside(help by_others, Function function);
-    void wait_in_line(std::unique_lock<std::mutex>& guard, task& what);
-    [[nodiscard]] bool take_in();
-    void look_out(driven::time_point wake_at, help by_others);
-    [[nodiscard]] bool spot_answer(driven::time_point begin, driven::time_point wake_at,
-                                   help by_others);
+    void with_leadership_released(assist by_followers, Function function);
+    void wait_as_follower(std::unique_lock<std::mutex>& guard, task& op);
+    [[nodiscard]] bool receive_one();
+    void wait_for_reply(handler::time_point wake_at, assist by_followers);
+    [[nodiscard]] bool spin_for_reply(handler::time_point begin, handler::time_point wake_at,
+                                      assist by_followers);
     [[nodiscard]] bool shares_cpu_with_server();
-    [[nodiscard]] bool poll_socket(driven::time_point wake_at, help by_others);
-    void run_loop_once(driven::time_point wake_at);
-    void demand_attention();
-    void drive_for(std::unique_lock<std::mutex>& guard, const task& what);
-    void pass_on(std::unique_lock<std::mutex>& guard, std::unique_lock<std::mutex>& wheel);
-    void call_thread();
-    void hand_to_thread();
-    void start_thread();
-    void run_thread();
+    [[nodiscard]] bool poll_socket(handler::time_point wake_at, assist by_followers);
+    void run_loop_once(handler::time_point wake_at);
+    void interrupt_leader();
+    void lead_for(std::unique_lock<std::mutex>& guard, const task& op);
+    void promote_follower(std::unique_lock<std::mutex>& guard,
+                          std::unique_lock<std::mutex>& leader_lock);
+    void wake_fallback_thread();
+    void hand_to_fallback_thread();
+    void start_fallback_thread();
+    void run_fallback_thread();
 
-    driven& whose_;
+    handler& handler_;
     boost::asio::io_context context_{1};
-    boost::asio::executor_work_guard<boost::asio::io_context::executor_type> stay_usable_;
-    /// Held by the thread that drives, or by one that does a step for it; before `mutex_`.
-    std::mutex wheel_;
-    // Touched by whoever holds that.
-    bool answers_come_fast_ = false;
-    unsigned slow_answers_ = 0;
-    unsigned lookouts_ = 0;
+    boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_guard_;
+    /// Held by the leader, or by a thread that calls `run_once` for it; before `mutex_`.
+    std::mutex leader_mutex_;
+    // Guarded by that.
+    bool replies_are_fast_ = false;
+    unsigned slow_replies_ = 0;
+    unsigned spin_count_ = 0;
     bool shares_cpu_ = false;
-    driven::time_point last_lookout_{};
-    dormitory::wake_list finished_sleepers_;  ///< Yet to be woken.
-    bool finished_others_ = false;     ///< Tasks that nobody sleeps for, such as the driver's.
-    bool stepped_by_another_ = false;  ///< Since the driver last knew what there is to do.
-    int polled_socket_ = -1;           ///< What the driver waits for in a poll, and until when.
-    driven::time_point polls_until_{};
+    handler::time_point last_poll_at_{};
+    parking_lot::wake_list finished_sleepers_;  ///< Yet to be woken.
+    bool finished_others_ = false;  ///< Operations without a sleeping caller, such as the leader's.
+    bool stepped_by_follower_ = false;  ///< Since the leader's last result.
+    int polled_socket_ = -1;            ///< What the leader polls, and until when.
+    handler::time_point polls_until_{};
 
     std::mutex mutex_;
-    std::vector<std::shared_ptr<task>> handed_in_;
+    std::vector<std::shared_ptr<task>> submitted_;
     task::time_point first_deadline_ = task::time_point::max();  ///< Of those.
-    driven::wishes wishes_{};
-    std::atomic<bool> nudged_{false};  ///< `step` has to be called. Set with the lock held.
-    bool has_driver_ = false;
+    handler::step_result last_result_{};
+    std::atomic<bool> notified_{false};  ///< `run_once` has to be called. Set with the lock held.
+    bool has_leader_ = false;
     std::size_t reservations_ = 0;
-    std::atomic<bool> is_in_loop_{false};  ///< The driver; set with the lock held.
+    std::atomic<bool> is_in_loop_{false};  ///< The leader; set with the lock held.
     std::atomic<bool> is_in_poll_{false};  ///< Likewise.
-    std::optional<wakeup> out_of_poll_;
-    std::thread::id driving_;  ///< The driver, once at work.
-    /// There is no driver, and one of those who wait has to take over.
-    std::atomic<bool> vacant_{false};
+    std::optional<wakeup> poll_interrupt_;
+    std::thread::id leader_id_;  ///< The leader, once it runs.
+    /// There is no leader, and a follower has to take over.
+    std::atomic<bool> leadership_vacant_{false};
 
-    dormitory dormitory_;
-    boost::intrusive::list<task> waiting_;
+    parking_lot parking_lot_;
+    boost::intrusive::list<task> followers_;
 
-    std::condition_variable thread_changed_;
-    bool thread_wanted_ = false;
-    bool ending_ = false;
-    owned_thread thread_;
+    std::condition_variable fallback_thread_changed_;
+    bool fallback_thread_wanted_ = false;
+    bool shutting_down_ = false;
+    owned_thread fallback_thread_;
 };
 
 }  // namespace syncguard::net

@@ -1,4 +1,4 @@
-/// Many threads asleep, of whom any number are woken by a few calls of the system.
+/// Futex wait table: wakes any number of sleeping threads by a few system calls.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,72 +14,73 @@
 
 namespace syncguard::net {
 
-/// Rooms with beds: a futex word for each room, and a bit for each bed. Whoever is woken, wakes
-/// alone: unlike a condition variable it leaves the others asleep, and no mutex to queue for.
+/// Each waiter has one bit of one futex word; one FUTEX_WAKE_BITSET wakes any subset of 32 waiters
+/// and no other thread, and unlike with a condition variable there is no mutex to queue for. Beyond
+/// 2048 waiters slots are shared: wake-ups may be spurious.
 ///
-/// Thread safety: all members may be called concurrently, `assign` by one thread at a time.
-class dormitory {
-    static constexpr std::size_t room_count = 64;
-    static constexpr std::size_t beds_in_a_room = 32;
+/// Thread safety: all members may be called concurrently, `allocate_slot` by one thread at a time.
+class parking_lot {
+    static constexpr std::size_t bucket_count = 64;
+    static constexpr std::size_t slots_per_bucket = 32;
 
   public:
-    /// One bed of one room.
-    struct place {
-        std::size_t room = 0;
-        std::uint32_t bed = 0;
+    /// One bit of one futex word.
+    struct slot {
+        std::size_t bucket = 0;
+        std::uint32_t mask = 0;
     };
 
-    /// Those who are to be woken.
+    /// The waiters to be woken.
     class wake_list {
       public:
-        void add(const place& which) noexcept {
-            rooms_ |= std::uint64_t{1} << which.room;
-            beds_[which.room] |= which.bed;
+        void add(const slot& parked) noexcept {
+            buckets_ |= std::uint64_t{1} << parked.bucket;
+            masks_[parked.bucket] |= parked.mask;
         }
 
-        [[nodiscard]] bool empty() const noexcept { return rooms_ == 0; }
+        [[nodiscard]] bool empty() const noexcept { return buckets_ == 0; }
 
       private:
-        friend class dormitory;
-        std::uint64_t rooms_ = 0;
-        std::array<std::uint32_t, room_count> beds_{};
+        friend class parking_lot;
+        std::uint64_t buckets_ = 0;
+        std::array<std::uint32_t, bucket_count> masks_{};
     };
 
-    /// Those who come one after the other share a room, where one call wakes them. When all beds
-    /// are assigned, the first one is assigned again: whoever shares a bed is woken for nothing.
-    [[nodiscard]] place assign() noexcept {
-        const std::size_t number = assigned_++ % (room_count * beds_in_a_room);
-        return {.room = number / beds_in_a_room,
-                .bed = std::uint32_t{1} << number % beds_in_a_room};
+    /// Consecutive slots share a bucket, which one system call wakes. When all slots are allocated,
+    /// the first one is allocated again.
+    [[nodiscard]] slot allocate_slot() noexcept {
+        const std::size_t number = allocated_++ % (bucket_count * slots_per_bucket);
+        return {.bucket = number / slots_per_bucket,
+                .mask = std::uint32_t{1} << number % slots_per_bucket};
     }
 
-    /// Changes whenever somebody in this room is woken.
-    [[nodiscard]] std::uint32_t time_in(const place& which) const noexcept {
-        return clocks_[which.room].load();
+    /// Changes whenever a waiter of this bucket is woken.
+    [[nodiscard]] std::uint32_t epoch(const slot& parked) const noexcept {
+        return epochs_[parked.bucket].load();
     }
 
-    /// Sleeps until woken, unless the time has changed since it was `seen`. It may also return
-    /// without reason.
-    void sleep(const place& where, std::uint32_t seen) noexcept {
-        ::syscall(SYS_futex, &clocks_[where.room], FUTEX_WAIT_BITSET_PRIVATE, seen, nullptr,
-                  nullptr, where.bed);
+    /// Sleeps until woken, unless the epoch has changed since `seen`. It may also return without
+    /// reason.
+    void park(const slot& own, std::uint32_t seen) noexcept {
+        ::syscall(SYS_futex, &epochs_[own.bucket], FUTEX_WAIT_BITSET_PRIVATE, seen, nullptr,
+                  nullptr, own.mask);
     }
 
-    void wake(const wake_list& whom) noexcept {
-        for (auto rooms = whom.rooms_; rooms != 0; rooms &= rooms - 1) {
-            const auto room = static_cast<std::size_t>(std::countr_zero(rooms));
-            clocks_[room].fetch_add(1);
-            ::syscall(SYS_futex, &clocks_[room], FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr,
-                      nullptr, whom.beds_[room]);
+    void unpark(const wake_list& waiters) noexcept {
+        for (auto buckets = waiters.buckets_; buckets != 0; buckets &= buckets - 1) {
+            const auto bucket = static_cast<std::size_t>(std::countr_zero(buckets));
+            epochs_[bucket].fetch_add(1);
+            ::syscall(SYS_futex, &epochs_[bucket], FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr,
+                      nullptr, waiters.masks_[bucket]);
         }
     }
 
   private:
-    using clock = std::atomic<std::uint32_t>;
-    static_assert(sizeof(clock) == sizeof(std::uint32_t) && clock::is_always_lock_free);
+    using futex_word = std::atomic<std::uint32_t>;
+    static_assert(sizeof(futex_word) == sizeof(std::uint32_t) && futex_word::is_always_lock_free);
 
-    std::array<clock, room_count> clocks_{};
-    std::size_t assigned_ = 0;
+    std::array<futex_word, bucket_count> epochs_{};
+    std::size_t allocated_ = 0;
 };
 
 }  // namespace syncguard::net

@@ -1,4 +1,4 @@
-/// How long to wait before a server that could not be reached is tried again. Pure.
+/// Exponential backoff before a server that could not be reached is tried again. Pure.
 #pragma once
 
 #include <syncguard/time.hpp>
@@ -8,12 +8,12 @@
 namespace syncguard::net {
 
 inline constexpr milliseconds first_reconnect_delay{50};
-inline constexpr milliseconds longest_reconnect_delay{1'000};
+inline constexpr milliseconds max_reconnect_delay{1'000};
 
 /// After so many failures in a row, one at least.
 [[nodiscard]] inline milliseconds reconnect_delay(unsigned failures) {
     const auto factor = 1U << std::min(failures - 1, 10U);
-    return std::min(first_reconnect_delay * factor, longest_reconnect_delay);
+    return std::min(first_reconnect_delay * factor, max_reconnect_delay);
 }
 
 }  // namespace syncguard::net

@@ -17,7 +17,7 @@ using asio::ip::tcp;
 
 namespace {
 
-/// A name lookup cannot be stopped: whoever waits for it may leave, and it ends by itself.
+/// A name lookup cannot be stopped: its caller may leave, and it ends by itself.
 struct lookup {
     explicit lookup(asio::io_context& context) : resolver(context), done(context) {}
 
@@ -30,12 +30,10 @@ struct lookup {
 
 }  // namespace
 
-asio::awaitable<std::vector<tcp::endpoint>> find_host(asio::io_context& context,
-                                                      const http_origin& origin,
-                                                      const std::string& where,
-                                                      std::chrono::steady_clock::time_point until,
-                                                      interruption& limits) {
-    limits.check();
+asio::awaitable<std::vector<tcp::endpoint>> resolve_host(
+    asio::io_context& context, const http_origin& origin, const std::string& server_name,
+    std::chrono::steady_clock::time_point until, call_context& ctx) {
+    ctx.check();
     std::vector<tcp::endpoint> found;
     boost::system::error_code not_an_address;
     const auto address = asio::ip::make_address(origin.host, not_an_address);
@@ -60,15 +58,15 @@ asio::awaitable<std::vector<tcp::endpoint>> find_host(asio::io_context& context,
         search->resolver.async_resolve(origin.host, std::to_string(origin.port), take_results);
     }
     std::function<void()> stop = [search] { search->done.cancel(); };
-    const interruption::scope waiting(limits, std::move(stop));
+    const call_context::cancel_handler waiting(ctx, std::move(stop));
     search->done.expires_at(until);
     boost::system::error_code woken;
     auto token = asio::redirect_error(asio::use_awaitable, woken);
     if (!search->has_ended) co_await search->done.async_wait(token);
-    limits.check();
+    ctx.check();
     if (search->has_ended && search->problem) {
-        throw lock_error(error_code::service_unavailable,
-                         "cannot find the host of " + where + ": " + search->problem.message());
+        throw lock_error(error_code::service_unavailable, "cannot find the host of " + server_name +
+                                                              ": " + search->problem.message());
     }
     co_return std::move(search->found);
 }

@@ -1,4 +1,4 @@
-/// What a request on its way has to do with the one who made it.
+/// One-shot result of a request, with its stop callback.
 #pragma once
 
 #include <syncguard/engine.hpp>
@@ -12,16 +12,16 @@
 
 namespace syncguard::net {
 
-/// The answer is written, and announced, by the thread that does the I/O.
-class inquiry {
+/// The answer is written, and delivered, by the thread that does the I/O.
+class result_promise {
   public:
-    /// `done` is empty for a caller who waits and then calls `result`.
-    explicit inquiry(completion done) : done_(std::move(done)) {}
+    /// `handler` is empty for a blocking caller, who then calls `result`.
+    explicit result_promise(completion handler) : handler_(std::move(handler)) {}
 
     outcome answer;
     std::exception_ptr failure;  ///< In place of an answer.
 
-    /// Lets a stop request call `cancel`, until the end.
+    /// Lets a stop request call `cancel`, until delivery.
     void watch_for_stop(const std::stop_token& stop, std::function<void()> cancel) {
         on_stop_.emplace(stop, std::move(cancel));
     }
@@ -33,28 +33,28 @@ class inquiry {
         return std::move(answer);
     }
 
-    /// Whether to tell is to call a completion, once.
-    [[nodiscard]] bool calls_back() const noexcept { return static_cast<bool>(done_); }
+    /// Whether `deliver` calls a handler, once.
+    [[nodiscard]] bool has_handler() const noexcept { return static_cast<bool>(handler_); }
 
-    /// Tells who asked. True if nobody did wait, and something was acquired for nobody.
-    [[nodiscard]] bool announce() noexcept {
-        if (!done_) return abandon();
+    /// Calls the handler. Without one, see `detach_caller`.
+    [[nodiscard]] bool deliver() noexcept {
+        if (!handler_) return detach_caller();
         on_stop_.reset();
-        // The completion may own what keeps the engine alive: let it go when it has been told.
-        const completion done = std::exchange(done_, nullptr);
-        done(failure, std::move(answer));
+        // The handler may own what keeps the engine alive: release it after the call.
+        const completion handler = std::exchange(handler_, nullptr);
+        handler(failure, std::move(answer));
         return false;
     }
 
-    /// Nobody will ask for the result. True if something was acquired for nobody, of which the
-    /// second of the two hears, this and the announcement.
-    [[nodiscard]] bool abandon() noexcept {
-        return announced_or_abandoned_.exchange(true) && answer.ok;
+    /// `deliver` and `detach_caller` race. The later one returns true if a lock was acquired; its
+    /// caller must release it.
+    [[nodiscard]] bool detach_caller() noexcept {
+        return delivered_or_detached_.exchange(true) && answer.ok;
     }
 
   private:
-    completion done_;
-    std::atomic<bool> announced_or_abandoned_{false};
+    completion handler_;
+    std::atomic<bool> delivered_or_detached_{false};
     std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 

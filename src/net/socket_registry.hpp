@@ -14,20 +14,20 @@
 
 namespace syncguard::net {
 
-/// The entry of one connection in the list. It is a member of the connection, so that entering a
+/// The entry of one connection in the list. It is a member of the connection, so that adding a
 /// socket does not allocate and cannot fail.
-class shown_socket : public boost::intrusive::list_base_hook<
-                         boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+class registered_socket : public boost::intrusive::list_base_hook<
+                              boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
   private:
-    friend class shown_sockets;
+    friend class socket_registry;
     int number_ = -1;
 };
 
 /// The list of all sockets of a client.
 ///
-/// Thread safety: `show` and `hide` are called while a `no_fork` exists; the fork handlers run
+/// Thread safety: `add` and `remove` are called while a `no_fork` exists; the fork handlers run
 /// around a fork.
-class shown_sockets {
+class socket_registry {
   public:
     /// While one exists, no other thread can fork. Code that creates a socket holds it until the
     /// socket is in the list, and code that closes a socket holds it from before the socket is
@@ -37,7 +37,7 @@ class shown_sockets {
     /// It blocks the signals of its thread, because a signal handler could fork, or run for long.
     class no_fork {
       public:
-        explicit no_fork(shown_sockets& sockets) noexcept : lock_(sockets.mutex_) {}
+        explicit no_fork(socket_registry& sockets) noexcept : lock_(sockets.mutex_) {}
 
       private:
         signals_blocked blocked_;
@@ -45,18 +45,18 @@ class shown_sockets {
     };
 
     /// Replaces the socket of the entry. A negative number means no socket.
-    void show(shown_socket& entry, int number) noexcept {
+    void add(registered_socket& entry, int number) noexcept {
         entry.unlink();
         entry.number_ = number;
-        if (number >= 0) shown_.push_back(entry);
+        if (number >= 0) sockets_.push_back(entry);
     }
-    void hide(shown_socket& entry) noexcept { show(entry, -1); }
+    void remove(registered_socket& entry) noexcept { add(entry, -1); }
 
     /// Opens an Asio socket that child programs do not inherit. Not while a `no_fork` exists.
     template <class Socket>
     [[nodiscard]] boost::system::error_code open(Socket& socket,
                                                  const typename Socket::protocol_type& protocol,
-                                                 shown_socket& entry) {
+                                                 registered_socket& entry) {
         const no_fork guard(*this);
         boost::system::error_code problem;
         const int number =
@@ -67,15 +67,15 @@ class shown_sockets {
         }
         file_descriptor opened(number, "socket");
         socket.assign(protocol, number, problem);
-        if (!problem) show(entry, opened.release());
+        if (!problem) add(entry, opened.release());
         return problem;
     }
     /// Closes an Asio socket, if it is open. Not while a `no_fork` exists.
     template <class Socket>
-    void close(Socket& socket, shown_socket& entry) noexcept {
+    void close(Socket& socket, registered_socket& entry) noexcept {
         if (!socket.is_open()) return;
         const no_fork guard(*this);
-        hide(entry);
+        remove(entry);
         boost::system::error_code ignored;
         socket.close(ignored);
     }
@@ -83,15 +83,15 @@ class shown_sockets {
     void before_fork() noexcept { mutex_.lock(); }
     void after_fork_in_parent() noexcept { mutex_.unlock(); }
     void after_fork_in_child() noexcept {
-        for (const auto& each : shown_)
+        for (const auto& each : sockets_)
             ::close(each.number_);
-        shown_.clear();
+        sockets_.clear();
         mutex_.unlock();
     }
 
   private:
     std::mutex mutex_;
-    boost::intrusive::list<shown_socket, boost::intrusive::constant_time_size<false>> shown_;
+    boost::intrusive::list<registered_socket, boost::intrusive::constant_time_size<false>> sockets_;
 };
 
 }  // namespace syncguard::net

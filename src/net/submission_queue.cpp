@@ -9,86 +9,87 @@ namespace syncguard::net {
 
 namespace {
 
-constexpr std::size_t most_unfinished = 100'000;
+constexpr std::size_t max_outstanding = 100'000;
 
 }  // namespace
 
-front_desk::front_desk(driven& whose, std::string where)
-    : where_(std::move(where)), driver_(whose) {}
+submission_queue::submission_queue(io_loop::handler& io_handler, std::string server_name)
+    : server_name_(std::move(server_name)), loop_(io_handler) {}
 
-void front_desk::perform(const std::shared_ptr<order>& what) {
-    count_in(*what);
+void submission_queue::execute(const std::shared_ptr<operation>& op) {
+    admit(*op);
     try {
-        driver_.perform(what);
+        loop_.execute(op);
     } catch (...) {
-        if (!what->was_handed_in()) count_out(*what);
+        if (!op->was_submitted()) retire(*op);
         throw;
     }
 }
 
-void front_desk::start(const std::shared_ptr<order>& what) {
-    count_in(*what);
+void submission_queue::submit(const std::shared_ptr<operation>& op) {
+    admit(*op);
     try {
-        driver_.start(what);
+        loop_.submit(op);
     } catch (...) {
-        count_out(*what);
+        retire(*op);
         throw;
     }
 }
 
-void front_desk::cancel(std::shared_ptr<order> what) noexcept {
-    what->unwanted_ = true;
+void submission_queue::cancel(std::shared_ptr<operation> op) noexcept {
+    op->cancel_requested_ = true;
     try {
         {
             const std::lock_guard guard(mutex_);
-            cancelled_.push_back(std::move(what));
-            some_cancelled_ = true;
+            cancelled_.push_back(std::move(op));
+            has_cancelled_ = true;
         }
-        driver_.nudge();
+        loop_.notify();
     } catch (const std::bad_alloc&) {  // its deadline will end it
     }
 }
 
-void front_desk::end(std::chrono::milliseconds patience) {
-    const auto none_persists = [&] { return persisting_ == 0; };
-    const auto none_persists_now = [&] {
+void submission_queue::shutdown(std::chrono::milliseconds grace) {
+    const auto background_drained = [&] { return background_outstanding_ == 0; };
+    const auto background_drained_now = [&] {
         const std::lock_guard guard(mutex_);
-        return none_persists();
+        return background_drained();
     };
-    // Where the last owner was a completion, this is the thread that the orders need.
+    // If a completion handler was the last owner, this thread is the leader, which the operations
+    // need.
     try {
-        driver_.nudge();
-        const auto until = std::chrono::steady_clock::now() + patience;
-        if (!driver_.drive_if_mine(none_persists_now, until)) {
+        loop_.notify();
+        const auto until = std::chrono::steady_clock::now() + grace;
+        if (!loop_.run_if_leader(background_drained_now, until)) {
             std::unique_lock guard(mutex_);
-            none_persists_.wait_for(guard, patience, none_persists);
+            background_drained_.wait_for(guard, grace, background_drained);
         }
-    } catch (const std::exception&) {  // no memory: what persists is given up
+    } catch (const std::exception&) {  // no memory: background operations are abandoned
     }
-    driver_.end();
+    loop_.shutdown();
 }
 
-void front_desk::count_in(const order& what) {
+void submission_queue::admit(const operation& op) {
     // Many waiting acquisitions must not make an extension or a release fail.
-    if (unfinished_ >= most_unfinished && !what.has_priority()) {
+    if (outstanding_ >= max_outstanding && !op.has_priority()) {
         throw lock_error(error_code::rate_limited,
-                         "too many operations wait for " + where_ + " already");
+                         "too many operations wait for " + server_name_ + " already");
     }
-    ++unfinished_;
-    if (!what.persists()) return;
+    ++outstanding_;
+    if (!op.is_background()) return;
     const std::lock_guard guard(mutex_);
-    ++persisting_;
+    ++background_outstanding_;
 }
 
-void front_desk::count_out(const order& what) noexcept {
-    --unfinished_;
-    if (!what.persists()) return;
+void submission_queue::retire(const operation& op) noexcept {
+    --outstanding_;
+    if (!op.is_background()) return;
     const std::lock_guard guard(mutex_);
-    if (--persisting_ == 0) none_persists_.notify_all();
+    if (--background_outstanding_ == 0) background_drained_.notify_all();
 }
 
-void front_desk::take_cancelled(std::vector<std::shared_ptr<order>>& into) {
-    if (!some_cancelled_.exchange(false)) return;
+void submission_queue::drain_cancelled(std::vector<std::shared_ptr<operation>>& into) {
+    if (!has_cancelled_.exchange(false)) return;
     const std::lock_guard guard(mutex_);
     into.swap(cancelled_);
 }

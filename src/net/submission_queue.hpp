@@ -1,7 +1,7 @@
-/// The side of a client that callers see: takes orders, hands them to the loop, and knows when all
-/// that must be done before the end has been done.
+/// Thread-safe entry to a client: limits outstanding operations, collects cancellations, drains
+/// background operations at shutdown.
 ///
-/// Nothing in here knows any protocol.
+/// Independent of any protocol.
 #pragma once
 
 #include "net/io_loop.hpp"
@@ -17,68 +17,69 @@
 
 namespace syncguard::net {
 
-/// A task that a client was asked to do.
-class order : public task {
+/// A request on its way through a client.
+class operation : public task {
   public:
     using task::task;
 
-    /// Whether nobody waits for it and it must be done all the same: it outlasts failures to
-    /// connect until its deadline, and the client's end waits for it, for a while.
-    [[nodiscard]] virtual bool persists() const noexcept { return false; }
+    /// Whether it must be done though no caller waits for it: it outlasts failures to connect until
+    /// its deadline, and the client's shutdown waits for it, for a while.
+    [[nodiscard]] virtual bool is_background() const noexcept { return false; }
 
-    /// Whether the order extends or releases an existing lock, or persists. The client admits such
-    /// an order however many operations wait, and sends it before others.
-    [[nodiscard]] virtual bool has_priority() const noexcept { return persists(); }
+    /// Whether it extends or releases an existing lock, or is a background operation. The client
+    /// admits such an operation however many others wait, and sends it before them.
+    [[nodiscard]] virtual bool has_priority() const noexcept { return is_background(); }
 
     /// Whether its caller has cancelled it.
-    [[nodiscard]] bool is_unwanted() const noexcept { return unwanted_; }
+    [[nodiscard]] bool cancel_requested() const noexcept { return cancel_requested_; }
 
   private:
-    friend class front_desk;
-    std::atomic<bool> unwanted_{false};
+    friend class submission_queue;
+    std::atomic<bool> cancel_requested_{false};
 };
 
-/// Thread safety: `perform`, `start` and `cancel` may be called concurrently; what says so is for
-/// the thread that drives.
-class front_desk {
+/// Thread safety: `execute`, `submit` and `cancel` may be called concurrently; members that say so
+/// are for the leader.
+class submission_queue {
   public:
-    /// `where` is how messages name the server.
-    front_desk(driven& whose, std::string where);
+    /// `server_name` is how messages name the server.
+    submission_queue(io_loop::handler& io_handler, std::string server_name);
 
-    [[nodiscard]] io_driver& driver() noexcept { return driver_; }
+    [[nodiscard]] io_loop& loop() noexcept { return loop_; }
 
-    /// Returns when the order has been carried out; the calling thread does the I/O if no other
-    /// thread does. Throws `lock_error` (rate_limited) if too many operations wait and the order
-    /// has no priority.
-    void perform(const std::shared_ptr<order>& what);
+    /// Returns when the operation has been carried out; the calling thread does the I/O if no other
+    /// thread does. Throws `lock_error` (rate_limited) if too many operations wait and this one has
+    /// no priority.
+    void execute(const std::shared_ptr<operation>& op);
 
-    /// Returns at once. Throws as `perform`, or `std::system_error` if no thread can be started;
+    /// Returns at once. Throws as `execute`, or `std::system_error` if no thread can be started;
     /// then nothing was begun.
-    void start(const std::shared_ptr<order>& what);
+    void submit(const std::shared_ptr<operation>& op);
 
-    /// The order becomes unwanted, and the next step finds it among those that were cancelled.
-    void cancel(std::shared_ptr<order> what) noexcept;
+    /// Marks the operation as cancelled; the next `run_once` finds it in `drain_cancelled`.
+    void cancel(std::shared_ptr<operation> op) noexcept;
 
-    /// Waits for orders that persist, for a while, and ends the driver's thread. Others have ended.
-    void end(std::chrono::milliseconds patience);
+    /// Waits for background operations, for a while, and ends the fallback thread. Others have
+    /// ended.
+    void shutdown(std::chrono::milliseconds grace);
 
-    /// For orders that come about elsewhere than here. The thread that drives also counts out each
-    /// order that it has carried out.
-    void count_in(const order& what);
-    void count_out(const order& what) noexcept;
+    /// For operations that the client itself creates. The leader also retires each operation that
+    /// it has carried out.
+    void admit(const operation& op);
+    void retire(const operation& op) noexcept;
 
-    /// What was cancelled since the last time. `into` is empty. For the thread that drives.
-    void take_cancelled(std::vector<std::shared_ptr<order>>& into);
+    /// What was cancelled since the last call. `into` is empty. For the leader.
+    void drain_cancelled(std::vector<std::shared_ptr<operation>>& into);
 
   private:
-    const std::string where_;
-    io_driver driver_;
+    const std::string server_name_;
+    io_loop loop_;
     std::mutex mutex_;
-    std::vector<std::shared_ptr<order>> cancelled_;
-    std::atomic<bool> some_cancelled_{false};
-    std::size_t persisting_ = 0;
-    std::condition_variable none_persists_;
-    std::atomic<std::size_t> unfinished_{0};
+    std::vector<std::shared_ptr<operation>> cancelled_;
+    std::atomic<bool> has_cancelled_{false};
+    std::size_t background_outstanding_ = 0;
+    std::condition_variable background_drained_;
+    std::atomic<std::size_t> outstanding_{0};
 };
 
 }  // namespace syncguard::net

@@ -12,10 +12,10 @@ namespace syncguard::net {
 
 namespace {
 
-void check(const boost::system::error_code& problem, const char* what,
+void check(const boost::system::error_code& problem, const char* purpose,
            const std::filesystem::path& file) {
     if (!problem) return;
-    throw lock_error(error_code::invalid_argument, std::string("cannot use the ") + what + " '" +
+    throw lock_error(error_code::invalid_argument, std::string("cannot use the ") + purpose + " '" +
                                                        file.string() + "': " + problem.message());
 }
 
@@ -29,16 +29,16 @@ bool is_address(const std::string& host) {
 
 boost::asio::ssl::context make_tls_context(const tls_files& files) try {
     using boost::asio::ssl::context;
-    context made(context::tls_client);
-    made.set_options(context::default_workarounds | context::no_sslv2 | context::no_sslv3 |
-                     context::no_tlsv1 | context::no_tlsv1_1);
-    made.set_verify_mode(boost::asio::ssl::verify_peer);
+    context tls(context::tls_client);
+    tls.set_options(context::default_workarounds | context::no_sslv2 | context::no_sslv3 |
+                    context::no_tlsv1 | context::no_tlsv1_1);
+    tls.set_verify_mode(boost::asio::ssl::verify_peer);
 
     boost::system::error_code problem;
     if (files.authorities.empty()) {
-        made.set_default_verify_paths();
+        tls.set_default_verify_paths();
     } else {
-        made.load_verify_file(files.authorities.string(), problem);
+        tls.load_verify_file(files.authorities.string(), problem);
         check(problem, "CA file", files.authorities);
     }
     if (files.certificate.empty() != files.private_key.empty()) {
@@ -48,14 +48,14 @@ boost::asio::ssl::context make_tls_context(const tls_files& files) try {
     }
     if (!files.certificate.empty()) {
         // Without this, OpenSSL would ask at the terminal for the password of a protected key.
-        made.set_password_callback([](std::size_t, context::password_purpose) { return ""; });
-        made.use_certificate_chain_file(files.certificate.string(), problem);
+        tls.set_password_callback([](std::size_t, context::password_purpose) { return ""; });
+        tls.use_certificate_chain_file(files.certificate.string(), problem);
         check(problem, "client certificate", files.certificate);
-        made.use_private_key_file(files.private_key.string(), context::pem, problem);
+        tls.use_private_key_file(files.private_key.string(), context::pem, problem);
         check(problem, "private key (which must not be protected by a password)",
               files.private_key);
     }
-    return made;
+    return tls;
 } catch (const boost::system::system_error& problem) {
     throw lock_error(error_code::internal,
                      std::string("OpenSSL cannot be set up for TLS: ") + problem.what(), {},

@@ -29,13 +29,13 @@ class lazy_tls_context {
     explicit lazy_tls_context(tls_files files) : files_(std::move(files)) {}
 
     [[nodiscard]] boost::asio::ssl::context& get() {
-        if (!made_) made_ = make_tls_context(files_);
-        return *made_;
+        if (!context_) context_ = make_tls_context(files_);
+        return *context_;
     }
 
   private:
     tls_files files_;
-    std::optional<boost::asio::ssl::context> made_;
+    std::optional<boost::asio::ssl::context> context_;
 };
 
 /// Names the host to the server and demands a certificate for it. Throws `lock_error` (internal) if

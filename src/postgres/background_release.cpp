@@ -9,11 +9,11 @@ namespace syncguard::postgres {
 
 namespace {
 
-constexpr std::chrono::seconds pause_before_repetition{1};
-constexpr std::chrono::seconds longest_attempt{3};
+constexpr std::chrono::seconds retry_delay{1};
+constexpr std::chrono::seconds max_attempt_time{3};
 
 time_point end_of_attempt(time_point lock_ends_at) {
-    return std::min(lock_ends_at, std::chrono::steady_clock::now() + longest_attempt);
+    return std::min(lock_ends_at, std::chrono::steady_clock::now() + max_attempt_time);
 }
 
 }  // namespace
@@ -21,35 +21,35 @@ time_point end_of_attempt(time_point lock_ends_at) {
 background_release::background_release(const lock_id& id, std::string key, time_point lock_ends_at,
                                        unix_time server_deadline,
                                        std::shared_ptr<const statements> sql,
-                                       std::weak_ptr<client> by)
-    : operation(encode_undoing(id, key, *sql), end_of_attempt(lock_ends_at)),
+                                       std::weak_ptr<client> owner)
+    : query_operation(encode_background_release(id, key, *sql), end_of_attempt(lock_ends_at)),
       id_(id),
       key_(std::move(key)),
       lock_ends_at_(lock_ends_at),
       server_deadline_(server_deadline),
       sql_(std::move(sql)),
-      client_(std::move(by)) {}
+      client_(std::move(owner)) {}
 
-bool background_release::answer(const row& reply) noexcept {
+bool background_release::on_response(const row& reply) noexcept {
     try {
-        if (!is_undone(reply, server_deadline_)) repeat();
+        if (!release_is_final(reply, server_deadline_)) repeat();
     } catch (const std::exception&) {  // An answer that makes no sense.
         repeat();
     }
     return true;
 }
 
-void background_release::fail(const lock_error& /*why*/) noexcept {
+void background_release::on_error(const lock_error& /*error*/) noexcept {
     repeat();
 }
 
 void background_release::repeat() noexcept {
-    const auto at = std::chrono::steady_clock::now() + pause_before_repetition;
+    const auto at = std::chrono::steady_clock::now() + retry_delay;
     const auto owner = client_.lock();
     if (!owner || at >= lock_ends_at_) return;
     try {
-        owner->start_at(at, std::make_shared<background_release>(id_, key_, lock_ends_at_,
-                                                                 server_deadline_, sql_, client_));
+        owner->submit_at(at, std::make_shared<background_release>(id_, key_, lock_ends_at_,
+                                                                  server_deadline_, sql_, client_));
     } catch (const std::bad_alloc&) {  // the lock ends with its TTL
     }
 }

@@ -1,4 +1,4 @@
-/// The release of a lock that was perhaps granted, though nobody knows of it.
+/// The background release of a lock that may have been granted.
 #pragma once
 
 #include "postgres/client.hpp"
@@ -14,19 +14,19 @@ namespace syncguard::postgres {
 
 /// Goes on until the lock is released, or cannot be granted any more, or has ended by itself. An
 /// attempt does not wait for long: the connection may be dead.
-class background_release : public operation {
+class background_release : public query_operation {
   public:
-    /// Until `server_deadline`, by the server's clock, "not found" is not the last word: the
-    /// acquisition may still be under way to the server, on a connection that broke.
+    /// Until `server_deadline`, by the server's clock, "not found" is not final: the acquisition
+    /// may still be under way to the server, on a connection that broke.
     background_release(const lock_id& id, std::string key, time_point lock_ends_at,
                        unix_time server_deadline, std::shared_ptr<const statements> sql,
-                       std::weak_ptr<client> by);
+                       std::weak_ptr<client> owner);
 
   private:
-    [[nodiscard]] bool answer(const row& reply) noexcept override;
-    void fail(const lock_error& why) noexcept override;
-    [[nodiscard]] bool ask_again() noexcept override { return true; }
-    [[nodiscard]] bool persists() const noexcept override { return true; }
+    [[nodiscard]] bool on_response(const row& reply) noexcept override;
+    void on_error(const lock_error& error) noexcept override;
+    [[nodiscard]] bool prepare_resend() noexcept override { return true; }
+    [[nodiscard]] bool is_background() const noexcept override { return true; }
 
     void repeat() noexcept;
 

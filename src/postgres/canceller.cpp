@@ -14,8 +14,8 @@ namespace syncguard::postgres {
 
 namespace {
 
-constexpr unsigned most_threads = 2;
-constexpr std::size_t most_waiting = 200;
+constexpr unsigned max_threads = 2;
+constexpr std::size_t max_waiting = 200;
 
 }  // namespace
 
@@ -31,18 +31,18 @@ canceller::canceller() : state_(std::make_shared<state>()) {}
 void canceller::start(request cancellation) noexcept {
     try {
         const std::lock_guard guard(state_->mutex);
-        if (!cancellation || state_->waiting.size() >= most_waiting) return;
+        if (!cancellation || state_->waiting.size() >= max_waiting) return;
         state_->waiting.push_back(std::move(cancellation));
-        if (state_->threads == most_threads) return;
+        if (state_->threads == max_threads) return;
         start_thread("syncguard-cncl", [shared = state_] { run(*shared); }).detach();
         ++state_->threads;
     } catch (const std::exception&) {  // no memory or no thread: as if too many waited
     }
 }
 
-void canceller::finish(std::chrono::milliseconds patience) {
+void canceller::finish(std::chrono::milliseconds grace) {
     std::unique_lock guard(state_->mutex);
-    state_->ended.wait_for(guard, patience, [&] { return state_->threads == 0; });
+    state_->ended.wait_for(guard, grace, [&] { return state_->threads == 0; });
 }
 
 void canceller::run(state& shared) noexcept {

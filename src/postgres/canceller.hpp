@@ -31,8 +31,8 @@ class canceller {
     /// limits (`lock_timeout`) end the work.
     void start(request cancellation) noexcept;
 
-    /// Waits until all requests were sent, for `patience` at most.
-    void finish(std::chrono::milliseconds patience);
+    /// Waits until all requests were sent, for `grace` at most.
+    void finish(std::chrono::milliseconds grace);
 
   private:
     struct state;

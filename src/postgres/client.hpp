@@ -1,5 +1,5 @@
 /// The client of a PostgreSQL server: many callers, a few connections, one transaction on each,
-/// with one operation in it or many alike.
+/// with one operation or a batch.
 ///
 /// It knows how transactions are sent and answered, not what they mean.
 #pragma once
@@ -37,14 +37,14 @@ namespace syncguard::postgres {
 
 using time_point = std::chrono::steady_clock::time_point;
 
-class link;
+class connection_node;
 
-class operation;
+class query_operation;
 
-/// Those who wait until they hear of a key.
-using lounge = std::multimap<std::string, operation*, std::less<>>;
+/// Operations that watch a key, by that key.
+using watcher_map = std::multimap<std::string, query_operation*, std::less<>>;
 
-/// Something on the server that a call may wait for: the right to acquire a key, or the row of a
+/// Something on the server that a query may wait for: the advisory lock of a key, or the row of a
 /// lock id.
 struct lane {
     bool of_key;
@@ -57,58 +57,57 @@ using lane_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<in_lane>
 
 struct in_queue;
 using queue_hook = boost::intrusive::list_base_hook<boost::intrusive::tag<in_queue>>;
-/// A place in it costs no memory, so that an operation can always go back there.
-using operation_queue = boost::intrusive::list<operation, boost::intrusive::base_hook<queue_hook>>;
+/// Intrusive: an operation can be queued again without memory.
+using operation_queue =
+    boost::intrusive::list<query_operation, boost::intrusive::base_hook<queue_hook>>;
 
-/// One operation on its way. Its members are called on the thread that drives the client; they do
-/// not throw.
-class operation : public net::order,
-                  public std::enable_shared_from_this<operation>,
-                  public boost::intrusive::set_base_hook<>,
-                  public lane_hook,
-                  public queue_hook {
+/// One operation on its way. Its members are called by the leader; they do not throw.
+class query_operation : public net::operation,
+                        public std::enable_shared_from_this<query_operation>,
+                        public boost::intrusive::set_base_hook<>,
+                        public lane_hook,
+                        public queue_hook {
   public:
-    operation(call what, time_point deadline)
-        : order(deadline), call_(std::move(what)), final_deadline_(deadline) {}
+    query_operation(query asked, time_point deadline)
+        : operation(deadline), query_(std::move(asked)), final_deadline_(deadline) {}
 
-    /// The end, either way: one that is not false, once. False if the row is no answer yet, and the
-    /// call has to wait its turn on the server.
-    [[nodiscard]] virtual bool answer(const row& reply) noexcept = 0;
-    virtual void fail(const lock_error& why) noexcept = 0;
+    /// Called per result row. Returns false if another client is acquiring the key; the scheduler
+    /// then resends it alone, holding the key lock. Otherwise either this or `on_error` is final.
+    [[nodiscard]] virtual bool on_response(const row& reply) noexcept = 0;
+    virtual void on_error(const lock_error& error) noexcept = 0;
 
-    /// A call that has a deadline is not performed later than this, by the server's clock.
-    virtual void about_to_be_sent(unix_time /*server_deadline*/) noexcept {}
+    /// A query that has a deadline is not performed later than this, by the server's clock.
+    virtual void before_send(unix_time /*server_deadline*/) noexcept {}
 
-    /// Whether it would rather wait for a key than be answered that it cannot have it.
-    [[nodiscard]] virtual bool lingers(time_point /*now*/) const noexcept { return false; }
+    /// Whether it waits for a locked key to be released.
+    [[nodiscard]] virtual bool wants_watch(time_point /*now*/) const noexcept { return false; }
 
-    /// For which key, and until when it waits to hear of it before it is sent again; nothing if
-    /// this is the answer. An answer after which it waits stands if no other follows. May throw
-    /// `std::bad_alloc`.
-    struct patience {
+    /// The key to watch, and until when, before it is sent again; nothing if the reply is final. A
+    /// reply after which it watches is final if no other follows. May throw `std::bad_alloc`.
+    struct watch_request {
         std::string key;
         time_point until;
     };
-    [[nodiscard]] virtual std::optional<patience> wait_after(const row& /*reply*/) {
+    [[nodiscard]] virtual std::optional<watch_request> watch_after(const row& /*reply*/) {
         return std::nullopt;
     }
 
-    /// After a failure: the answer came after all.
-    virtual void answer_late(const row& /*reply*/) noexcept {}
+    /// After `on_error`: the reply came after all.
+    virtual void on_late_response(const row& /*reply*/) noexcept {}
 
-    /// The connection broke before an answer came: the server may have performed it or not. True if
-    /// sending it again, or something else that was put in its place, tells the truth.
-    [[nodiscard]] virtual bool ask_again() noexcept { return false; }
+    /// The connection broke before a reply came: the server may have performed it or not. True if
+    /// it may be sent again, perhaps with another query, to learn the outcome.
+    [[nodiscard]] virtual bool prepare_resend() noexcept { return false; }
 
-    /// The server has refused it. True if it was changed, or the server, so that it may be sent
-    /// again.
-    [[nodiscard]] virtual bool has_another_way(std::string_view sqlstate) noexcept;
+    /// The server has refused it. True if it may be sent again because its query, or the server,
+    /// has changed.
+    [[nodiscard]] virtual bool prepare_fallback(std::string_view sqlstate) noexcept;
 
-    /// After a failure: the server may have performed it nevertheless.
-    virtual void lose() noexcept {}
+    /// After `on_error`: the server may have performed it nevertheless.
+    virtual void on_outcome_unknown() noexcept {}
 
-    /// It has ended and the client is done with it: whoever is interested may be told.
-    virtual void announce() noexcept {}
+    /// It is done, and the client does not use it any more: the caller may be notified.
+    virtual void deliver() noexcept {}
 
     /// What its answer, which came at `now`, says of one lock: that it ends at `at` at the latest,
     /// or in the past if it is not held.
@@ -121,33 +120,33 @@ class operation : public net::order,
         return std::nullopt;
     }
 
-    /// Whether a connection is kept for its kind.
-    [[nodiscard]] virtual bool is_urgent() const noexcept { return false; }
+    /// Whether it uses the connection that is reserved for priority operations.
+    [[nodiscard]] virtual bool uses_reserved_connection() const noexcept { return false; }
 
   protected:
     [[nodiscard]] time_point final_deadline() const noexcept { return final_deadline_; }
 
-    call call_;
+    query query_;
 
   private:
     friend class client;
     struct deadline_of {
         using type = time_point;
-        const time_point& operator()(const operation& what) const noexcept {
-            return what.deadline_;
+        const time_point& operator()(const query_operation& op) const noexcept {
+            return op.deadline_;
         }
     };
     /// The order in which the members of lanes are sent.
-    struct goes_before {
-        bool operator()(const operation& a, const operation& b) const noexcept;
-        bool operator()(const operation& a, const lane& b) const noexcept;
-        bool operator()(const lane& a, const operation& b) const noexcept;
+    struct lane_order {
+        bool operator()(const query_operation& a, const query_operation& b) const noexcept;
+        bool operator()(const query_operation& a, const lane& b) const noexcept;
+        bool operator()(const lane& a, const query_operation& b) const noexcept;
     };
     struct lane_of {
         using type = lane;
-        lane operator()(const operation& what) const noexcept { return what.its_lane(); }
+        lane operator()(const query_operation& op) const noexcept { return op.its_lane(); }
     };
-    enum class state { waiting, sent, lingering, pausing, ended };
+    enum class state { queued, sent, watching, backing_off, done };
 
     [[nodiscard]] bool may_free_a_key() const noexcept;
     /// Whether it may wait on the server for long. Only one operation of each lane does so at a
@@ -155,190 +154,193 @@ class operation : public net::order,
     [[nodiscard]] bool needs_lane() const noexcept;
     [[nodiscard]] lane its_lane() const noexcept;
 
-    state state_ = state::waiting;
-    /// From its admission to its end: the client keeps it.
-    std::shared_ptr<operation> self_;
-    operation_queue* queue_ = nullptr;
+    state state_ = state::queued;
+    /// From admission to completion: the client owns it.
+    std::shared_ptr<query_operation> self_;
+    operation_queue* queued_in_ = nullptr;
     /// It waits until another operation leaves its lane, and is in no queue meanwhile.
     bool is_held_back_ = false;
-    /// It goes by itself now: it has to wait its turn, or others in its transaction were refused.
-    bool alone_ = false;
-    std::uint64_t turn_ = 0;
-    unsigned repetitions_ = 0;
-    unsigned collisions_ = 0;  ///< With others, by which the server did nothing.
-    link* sent_on_ = nullptr;
-    lounge::iterator place_in_lounge_;
+    /// It is sent alone now: it needs the key lock, or its batch was refused.
+    bool send_alone_ = false;
+    std::uint64_t sequence_ = 0;
+    unsigned retries_ = 0;
+    unsigned collisions_ = 0;  ///< Conflicts with others; the server did nothing.
+    connection_node* sent_on_ = nullptr;
+    watcher_map::iterator watch_it_;
     const time_point final_deadline_;
 };
 
-using operation_list = std::vector<std::shared_ptr<operation>>;
+using operation_list = std::vector<std::shared_ptr<query_operation>>;
 
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
-class client : public net::driven, private lookout::audience {
+class client : public net::io_loop::handler, private release_listener::subscriber {
   public:
-    /// Statements of calls have placeholders for the tables, and live as long as the client.
-    explicit client(const options& store);
+    /// Statements of queries have placeholders for the tables, and live as long as the client.
+    explicit client(const options& opts);
     ~client() override;
 
     /// Returns when the operation has ended; the calling thread does the I/O if no other does.
-    void perform(const std::shared_ptr<operation>& what);
+    void execute(const std::shared_ptr<query_operation>& op);
 
     /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
     /// if no thread can be started; then nothing was begun.
-    void start(const std::shared_ptr<operation>& what);
+    void submit(const std::shared_ptr<query_operation>& op);
 
-    /// The same at a certain time, for an operation that persists. Only on the thread that drives
-    /// the client.
-    void start_at(time_point when, std::shared_ptr<operation> what);
+    /// The same at a certain time, for a background operation. Only for the leader.
+    void submit_at(time_point when, std::shared_ptr<query_operation> op);
 
     /// Ends an operation with `aborted`, unless it has ended.
-    void cancel(std::shared_ptr<operation> what) noexcept;
+    void cancel(std::shared_ptr<query_operation> op) noexcept;
 
-    /// Waits for operations that persist, for a while, and ends the client's thread. Other
-    /// operations have ended. Nothing may be called after it.
-    void end(std::chrono::milliseconds patience);
+    /// Waits for background operations, for a while, and ends the client's thread. Other operations
+    /// have ended. Nothing may be called after it.
+    void shutdown(std::chrono::milliseconds grace);
 
-    [[nodiscard]] net::io_driver& driver() noexcept { return desk_.driver(); }
-    [[nodiscard]] net::shown_sockets& sockets() noexcept { return shown_sockets_; }
+    [[nodiscard]] net::io_loop& loop() noexcept { return submissions_.loop(); }
+    [[nodiscard]] net::socket_registry& sockets() noexcept { return sockets_; }
 
-    [[nodiscard]] const std::string& where() const noexcept { return target_.where; }
+    [[nodiscard]] const std::string& server_name() const noexcept { return address_.server_name; }
 
   private:
-    friend class link;
-    wishes step() override;
-    [[nodiscard]] bool has_work() const override;
+    friend class connection_node;
+    step_result run_once() override;
+    [[nodiscard]] bool has_outstanding_work() const override;
 
-    void take_news();
-    void work_through_news();
-    void take_what_was_put_off(time_point now);
-    void end_overdue(time_point now);
+    void drain_submissions();
+    void admit_submitted();
+    void admit_due(time_point now);
+    void expire_overdue(time_point now);
     void send_waiting();
-    void send(link& on, operation_queue& from);
-    static void gather(link& on, operation_queue& from);
-    [[nodiscard]] std::size_t lists_under_way() const;
+    void send(connection_node& node, operation_queue& from);
+    static void fill_batch(connection_node& node, operation_queue& from);
+    [[nodiscard]] std::size_t in_flight_batches() const;
     [[nodiscard]] const statement& qualified(const statement& text);
-    [[nodiscard]] operation_queue& queue_of(const operation& what);
+    [[nodiscard]] operation_queue& queue_of(const query_operation& op);
     void connect_if_needed(time_point now);
-    void connect(bool reserved);
-    void announce_ended();
+    void connect(bool reserved_for_priority);
+    void deliver_completions();
     [[nodiscard]] time_point next_wakeup(time_point now) const;
-    [[nodiscard]] std::size_t tasks_wanted() const;
-    [[nodiscard]] link* idle_link(bool reserved) const;
-    [[nodiscard]] link* usable_link(bool reserved);
-    [[nodiscard]] link* listening_link() const;
-    [[nodiscard]] time_point listening_link_is_free_by() const;
-    [[nodiscard]] bool may_use_listening_link(const operation& next) const;
-    [[nodiscard]] link* usable_listening_link(const operation& next);
-    void look_after_listening_link(time_point now);
-    [[nodiscard]] bool gives_up_connections(time_point now);
-    void remember_end_of_lock(const operation& what) noexcept;
-    void greet(link& which);
-    void end_silent_greetings(time_point now);
+    [[nodiscard]] std::size_t min_batch() const;
+    [[nodiscard]] connection_node* idle_connection(bool reserved_for_priority) const;
+    [[nodiscard]] connection_node* usable_connection(bool reserved_for_priority);
+    [[nodiscard]] connection_node* listening_connection() const;
+    [[nodiscard]] time_point listening_connection_free_at() const;
+    [[nodiscard]] bool may_use_listening_connection(const query_operation& next) const;
+    [[nodiscard]] connection_node* usable_listening_connection(const query_operation& next);
+    void maintain_listening_connection(time_point now);
+    [[nodiscard]] bool yields_connections(time_point now);
+    void remember_end_of_lock(const query_operation& op) noexcept;
+    void handshake(connection_node& node);
+    void expire_handshakes(time_point now);
     [[nodiscard]] operation_queue* next_queue(bool may_wait_for_long = true);
-    [[nodiscard]] bool pool_waits_for_others() const;
-    [[nodiscard]] bool wants_reserved_link() const;
-    [[nodiscard]] bool somebody_waits() const;
+    [[nodiscard]] bool pool_is_blocked() const;
+    [[nodiscard]] bool wants_reserved_connection() const;
+    [[nodiscard]] bool has_queued() const;
 
-    void on_reply(link& which, const row_list& rows);
-    void on_greeted(link& which, const row_list& rows);
-    void take_answer(const std::shared_ptr<operation>& what, const row& answer, time_point sent_at);
-    void on_refused(link& which, const refusal& why);
-    void on_closed(link& which, const lock_error& why);
-    void on_no_connection(const lock_error& why);
-    void refuse(const operation_list& all, const refusal& why);
-    void repeat_later(const std::shared_ptr<operation>& what, const lock_error& why);
-    void lose(const operation_list& all, const lock_error& why);
-    void close(link& which);
-    void drain(link& which, bool may_cancel_now);
-    void end_draining(link& which);
-    void look_after_draining(time_point now);
-    void cancel_work(link& which);
-    void close_idle_links();
+    void on_reply(connection_node& node, const result_rows& rows);
+    void on_handshake_reply(connection_node& node, const result_rows& rows);
+    void take_response(const std::shared_ptr<query_operation>& op, const row& answer,
+                       time_point sent_at);
+    void on_refused(connection_node& node, const server_error& error);
+    void on_closed(connection_node& node, const lock_error& error);
+    void on_no_connection(const lock_error& error);
+    void refuse(const operation_list& all, const server_error& error);
+    void retry_later(const std::shared_ptr<query_operation>& op, const lock_error& error);
+    void fail_unknown(const operation_list& all, const lock_error& error);
+    void close(connection_node& node);
+    void drain(connection_node& node, bool may_cancel_now);
+    void end_draining(connection_node& node);
+    void expire_draining(time_point now);
+    void cancel_work(connection_node& node);
+    void close_idle_connections();
 
-    void admit(const std::shared_ptr<operation>& what);
-    void withdraw(const std::shared_ptr<operation>& what);
-    void enqueue(operation& what, bool first) noexcept;
-    void put_in_queue(operation& what, bool first) noexcept;
-    static void dequeue(operation& what) noexcept;
-    [[nodiscard]] bool enter_lane(operation& what) noexcept;
-    void leave_lane(operation& what) noexcept;
-    void set_deadline(operation& what, time_point deadline);
-    void bring_forward(operation& what, time_point deadline);
-    void fail(const std::shared_ptr<operation>& what, const lock_error& why);
-    void give_up(const std::shared_ptr<operation>& what, const lock_error& why);
-    void set_ended(const std::shared_ptr<operation>& what);
+    void admit(const std::shared_ptr<query_operation>& op);
+    void cancel_admitted(const std::shared_ptr<query_operation>& op);
+    void enqueue(query_operation& op, bool first) noexcept;
+    void push_to_queue(query_operation& op, bool first) noexcept;
+    static void dequeue(query_operation& op) noexcept;
+    [[nodiscard]] bool enter_lane(query_operation& op) noexcept;
+    void leave_lane(query_operation& op) noexcept;
+    void set_deadline(query_operation& op, time_point deadline);
+    void shorten_deadline(query_operation& op, time_point deadline);
+    void fail(const std::shared_ptr<query_operation>& op, const lock_error& error);
+    void abandon(const std::shared_ptr<query_operation>& op, const lock_error& error);
+    void finish(const std::shared_ptr<query_operation>& op);
 
-    void look_again(const std::string& key) override;
-    void look_again_at_everything() override;
-    void expect_nothing() override;
-    [[nodiscard]] bool still_awaits(const std::string& key) const override;
-    [[nodiscard]] std::shared_ptr<connection> connection_for_lookout() override;
+    void on_released(const std::string& key) override;
+    void on_subscription_lost() override;
+    void on_unavailable() override;
+    [[nodiscard]] bool has_watchers(const std::string& key) const override;
+    [[nodiscard]] std::shared_ptr<connection> connection_for_listener() override;
     [[nodiscard]] bool connection_is_free() const override;
-    void let_linger(operation& what, const operation::patience& how, time_point sent_at);
-    void resume(operation& what) noexcept;
+    void start_watch(query_operation& op, const query_operation::watch_request& watch_req,
+                     time_point sent_at);
+    void requeue(query_operation& op) noexcept;
 
-    const target target_;
+    const server_address address_;
     const table_pair named_tables_;
     const std::size_t pool_size_;
     const std::optional<milliseconds> statement_timeout_;
 
-    // What any thread may touch.
-    std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
-    net::shown_sockets shown_sockets_;
+    // For any thread.
+    std::atomic<bool> shutdown_requested_{
+        false};  ///< Shutdown has begun; read by the next `run_once`.
+    net::socket_registry sockets_;
 
-    // What only the driving thread touches. Whatever fails in the middle of something, an operation
-    // is in a queue, in the lounge, on a link, or has ended.
-    net::front_desk desk_;
-    std::vector<std::shared_ptr<net::task>> news_;
-    std::size_t news_taken_ = 0;
-    std::vector<std::shared_ptr<net::order>> withdrawn_;
-    operation_queue waiting_;
-    operation_queue lone_;  ///< Operations that may wait on the server for long.
-    operation_queue urgent_;
-    operation_queue releases_;  ///< Releases that may share a transaction.
-    operation_queue alike_;     ///< Other operations that may share a transaction.
+    // Only for the leader. After any failure an operation is in a queue, in `watchers_`, in flight,
+    // or done.
+    net::submission_queue submissions_;
+    std::vector<std::shared_ptr<net::task>> submitted_;
+    std::size_t submitted_taken_ = 0;
+    std::vector<std::shared_ptr<net::operation>> cancelled_;
+    operation_queue queue_;
+    operation_queue lane_queue_;  ///< Operations that may wait on the server for long.
+    operation_queue priority_;
+    operation_queue releases_;   ///< Releases that may be batched.
+    operation_queue batchable_;  ///< Other operations that may be batched.
     /// For each lane the operation that may be sent, from its place in a queue to its end.
-    boost::intrusive::set<operation, boost::intrusive::base_hook<lane_hook>,
-                          boost::intrusive::key_of_value<operation::lane_of>>
+    boost::intrusive::set<query_operation, boost::intrusive::base_hook<lane_hook>,
+                          boost::intrusive::key_of_value<query_operation::lane_of>>
         lanes_;
     /// The other operations of the lanes, which use no connection.
-    boost::intrusive::multiset<operation, boost::intrusive::base_hook<lane_hook>,
-                               boost::intrusive::compare<operation::goes_before>>
+    boost::intrusive::multiset<query_operation, boost::intrusive::base_hook<lane_hook>,
+                               boost::intrusive::compare<query_operation::lane_order>>
         held_back_;
-    std::uint64_t turns_ = 0;
-    boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
+    std::uint64_t last_sequence_ = 0;
+    boost::intrusive::multiset<query_operation,
+                               boost::intrusive::key_of_value<query_operation::deadline_of>>
         deadlines_;
-    std::multimap<time_point, std::shared_ptr<operation>> later_;
-    std::vector<std::shared_ptr<operation>> ended_;
+    std::multimap<time_point, std::shared_ptr<query_operation>> deferred_;
+    std::vector<std::shared_ptr<query_operation>> completed_;
     std::size_t admitted_ = 0;
-    std::vector<std::unique_ptr<link>> links_;
+    std::vector<std::unique_ptr<connection_node>> connections_;
     canceller canceller_;
     /// The tables that were found first: another search path or new tables change nothing.
     located_tables tables_;
     const settings_statements settings_;
-    /// Some session has other settings: its greeting showed them, or there was a conflict that only
-    /// a stricter isolation causes. From then on all transactions set their own settings, since
-    /// behind a pooler each transaction may use another session.
+    /// Some session has other settings: its handshake showed them, or there was a conflict that
+    /// only a stricter isolation causes. From then on all transactions set their own settings,
+    /// since behind a pooler each transaction may use another session.
     bool sets_settings_ = false;
     /// Statements about these tables.
     std::map<const statement*, statement> qualified_;
-    lounge lounge_;
-    lookout lookout_;
-    /// There has been one: a connection is kept for the next, before it finds none free.
-    bool extensions_come_ = false;
-    time_point keep_one_not_before_{};
+    watcher_map watchers_;
+    release_listener release_listener_;
+    /// There was an extension: a connection is reserved for the next.
+    bool saw_priority_ = false;
+    time_point next_reserved_connect_at_{};
     /// The server had no connection left a short time ago.
-    time_point crowded_until_{};
+    time_point connection_limit_until_{};
     /// When the locks that were granted or extended end at the latest, unless their release was
     /// answered. Locks that have ended remain until they are looked at.
-    std::map<lock_id, time_point> ends_of_locks_;
-    std::size_t most_ends_of_locks_ = 0;  ///< With so many, those that have ended are removed.
-    bool ending_ = false;                 ///< The end has come: nothing is put off for long.
-    /// Until a pooler shows that what was prepared is not there the next time.
-    bool named_statements_ = true;
-    unsigned failed_connections_ = 0;
-    std::optional<lock_error> why_not_connected_;
-    time_point connect_not_before_{};
+    std::map<lock_id, time_point> lock_ends_;
+    std::size_t max_lock_ends_ = 0;  ///< With so many, those that have ended are removed.
+    bool shutting_down_ = false;     ///< Shutdown has begun: nothing is deferred for long.
+    /// Until a pooler has lost a prepared statement.
+    bool use_prepared_ = true;
+    unsigned connect_failures_ = 0;
+    std::optional<lock_error> connect_error_;
+    time_point next_connect_at_{};
 };
 
 }  // namespace syncguard::postgres

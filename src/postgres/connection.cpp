@@ -25,7 +25,7 @@ namespace {
 /// plan that was made when they were empty reads them from end to end.
 constexpr unsigned transactions_per_plan = 10'000;
 
-const statement& forget_plans() {
+const statement& discard_plans() {
     static const statement text{.name = {}, .text = "DISCARD PLANS"};
     return text;
 }
@@ -34,9 +34,9 @@ struct clearer {
     void operator()(PGresult* result) const noexcept { PQclear(result); }
 };
 
-row_list rows_of(const PGresult& result) {
+result_rows rows_of(const PGresult& result) {
     const int fields = PQnfields(&result);
-    row_list rows(static_cast<std::size_t>(PQntuples(&result)));
+    result_rows rows(static_cast<std::size_t>(PQntuples(&result)));
     for (int number = 0; number < PQntuples(&result); ++number) {
         row& values = rows[static_cast<std::size_t>(number)];
         values.resize(static_cast<std::size_t>(fields));
@@ -49,52 +49,53 @@ row_list rows_of(const PGresult& result) {
     return rows;
 }
 
-std::string field(const PGresult& result, int which) {
-    const char* const text = PQresultErrorField(&result, which);
+std::string field(const PGresult& result, int field_code) {
+    const char* const text = PQresultErrorField(&result, field_code);
     return text == nullptr ? std::string() : std::string(text);
 }
 
 }  // namespace
 
-connection::connection(asio::io_context& context, const target& server, net::shown_sockets& shown,
-                       listener& told)
+connection::connection(asio::io_context& context, const server_address& server,
+                       net::socket_registry& sockets, listener& callbacks)
     : context_(context),
       server_(server),
-      shown_(shown),
-      told_(&told),
+      sockets_(sockets),
+      listener_(&callbacks),
       // NOLINTNEXTLINE(bugprone-throw-keyword-missing): it is made while there is memory for it
-      out_of_memory_(error_code::internal, "out of memory on the connection to " + server.where),
+      out_of_memory_(error_code::internal,
+                     "out of memory on the connection to " + server.server_name),
       resolver_(context),
       socket_(context),
-      limit_(context) {}
+      timer_(context) {}
 
 void connection::open() {
-    asio::co_spawn(context_, live(), asio::detached);
+    asio::co_spawn(context_, run(), asio::detached);
 }
 
 void connection::close() noexcept {
     closed_ = true;
-    told_ = nullptr;
+    listener_ = nullptr;
     end_session();
     try {
         resolver_.cancel();
-        limit_.cancel();
+        timer_.cancel();
     } catch (const std::exception&) {  // then they end later, and find the connection closed
     }
 }
 
-std::string connection::server_process() const {
+std::string connection::backend_pid() const {
     return std::to_string(PQbackendPID(session_.get()));
 }
 
-asio::awaitable<void> connection::live() {
+asio::awaitable<void> connection::run() {
     const auto self = shared_from_this();
     try {
         co_await establish();
         if (closed_) co_return;
         established_ = true;
-        take_hold_of_socket();
-        told_->on_ready();
+        attach_socket();
+        listener_->on_ready();
         boost::system::error_code problem;
         while (!closed_) {
             auto token = asio::redirect_error(use_awaitable, problem);
@@ -110,26 +111,26 @@ asio::awaitable<void> connection::live() {
 
 asio::awaitable<void> connection::establish() {
     const auto give_up_at = steady_clock::now() + server_.connect_timeout;
-    limit_.expires_at(give_up_at);
-    limit_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
+    timer_.expires_at(give_up_at);
+    timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
         // A lookup cannot be interrupted, only be left alone.
-        if (const auto self = weak.lock(); self && !stopped) self->fail(self->too_late());
+        if (const auto self = weak.lock(); self && !stopped) self->fail(self->connect_timed_out());
     });
-    const auto places = co_await resolve();
+    const auto hosts = co_await resolve();
     std::optional<lock_error> problem;
-    for (std::size_t tried = 0; tried < places.size() && !closed_; ++tried) {
+    for (std::size_t tried = 0; tried < hosts.size() && !closed_; ++tried) {
         // Of the time that is left each gets its share, so that a dead address leaves some to the
         // others.
         const auto left = give_up_at - steady_clock::now();
-        const auto share = left / static_cast<int>(places.size() - tried);
-        problem = co_await connect_to(places[tried], share);
+        const auto share = left / static_cast<int>(hosts.size() - tried);
+        problem = co_await connect_to(hosts[tried], share);
         if (!problem) co_return;
     }
     if (!closed_) throw lock_error(*problem);
 }
 
-asio::awaitable<std::vector<candidate>> connection::resolve() {
-    std::vector<candidate> found;
+asio::awaitable<std::vector<host_candidate>> connection::resolve() {
+    std::vector<host_candidate> found;
     std::string problem;
     for (const auto& each : server_.candidates) {
         if (each.needs_lookup()) {
@@ -140,32 +141,33 @@ asio::awaitable<std::vector<candidate>> connection::resolve() {
     }
     if (found.empty()) {
         throw lock_error(error_code::service_unavailable,
-                         "cannot find the host of " + server_.where + ": " + problem);
+                         "cannot find the host of " + server_.server_name + ": " + problem);
     }
     co_return found;
 }
 
-/// Asked anew for each connection: a name may come to mean another server. Not by libpq, which
-/// would keep everybody waiting meanwhile.
-asio::awaitable<void> connection::look_up(const candidate& named, std::vector<candidate>& found,
+/// Looked up for each connection: a name may come to mean another server. Not by libpq, which would
+/// keep everybody waiting meanwhile.
+asio::awaitable<void> connection::look_up(const host_candidate& named,
+                                          std::vector<host_candidate>& found,
                                           std::string& problem) {
     boost::system::error_code failure;
     const net::without_signals token(asio::redirect_error(use_awaitable, failure));
     const auto entries = co_await resolver_.async_resolve(named.host, "", token);
     if (failure) problem = failure.message();
     for (const auto& entry : entries) {
-        candidate place = named;
-        place.address = entry.endpoint().address().to_string();
+        host_candidate candidate = named;
+        candidate.address = entry.endpoint().address().to_string();
         // One for each kind of socket that the address could be used with.
-        const auto is_same = [&](const candidate& other) {
-            return other.host == place.host && other.address == place.address &&
-                   other.port == place.port;
+        const auto is_same = [&](const host_candidate& other) {
+            return other.host == candidate.host && other.address == candidate.address &&
+                   other.port == candidate.port;
         };
-        if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(place);
+        if (std::none_of(found.begin(), found.end(), is_same)) found.push_back(candidate);
     }
 }
 
-asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidate& place,
+asio::awaitable<std::optional<lock_error>> connection::connect_to(const host_candidate& candidate,
                                                                   steady_clock::duration at_most) {
     std::vector<const char*> keywords;
     std::vector<const char*> values;
@@ -174,9 +176,9 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
         values.push_back(value.c_str());
     };
     const std::array<std::string, 3> names{"host", "hostaddr", "port"};
-    if (!place.host.empty()) add(names[0], place.host);
-    if (!place.address.empty()) add(names[1], place.address);
-    if (!place.port.empty()) add(names[2], place.port);
+    if (!candidate.host.empty()) add(names[0], candidate.host);
+    if (!candidate.address.empty()) add(names[1], candidate.address);
+    if (!candidate.port.empty()) add(names[2], candidate.port);
     for (const auto& [keyword, value] : server_.settings)
         add(keyword, value);
     keywords.push_back(nullptr);
@@ -185,10 +187,10 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
     end_session();
     {
         // Host names were resolved before, so that libpq does not wait for anything here.
-        const net::shown_sockets::no_fork guard(shown_);
+        const net::socket_registry::no_fork guard(sockets_);
         session_.reset(PQconnectStartParams(keywords.data(), values.data(), 0));
         if (!session_) throw std::bad_alloc();
-        shown_.show(shown_socket_, PQsocket(session_.get()));
+        sockets_.add(registered_socket_, PQsocket(session_.get()));
     }
     // Notices would go to the standard error. The texts of errors may hold names; codes do not.
     PQsetNoticeProcessor(
@@ -196,11 +198,11 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
     PQsetErrorVerbosity(session_.get(), PQERRORS_SQLSTATE);
 
     out_of_time_ = false;
-    limit_.expires_after(at_most);
-    limit_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
+    timer_.expires_after(at_most);
+    timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
         const auto self = weak.lock();
         // It may have come due just before it was set anew.
-        if (stopped || !self || self->established_ || steady_clock::now() < self->limit_.expiry()) {
+        if (stopped || !self || self->established_ || steady_clock::now() < self->timer_.expiry()) {
             return;
         }
         self->out_of_time_ = true;
@@ -209,7 +211,7 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
     });
     const bool connected = co_await poll_until_connected();
     if (closed_) co_return std::nullopt;
-    limit_.cancel();
+    timer_.cancel();
     if (connected) {
         PQsetnonblocking(session_.get(), 1);
         PQenterPipelineMode(session_.get());
@@ -217,18 +219,18 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const candidat
     }
     if (out_of_time_) {
         end_session();
-        co_return too_late();
+        co_return connect_timed_out();
     }
-    const std::string said = PQerrorMessage(session_.get());
+    const std::string message = PQerrorMessage(session_.get());
     end_session();
-    co_return to_connection_error(said, server_.where);
+    co_return to_connection_error(message, server_.server_name);
 }
 
 asio::awaitable<bool> connection::poll_until_connected() {
     auto state =
         PQstatus(session_.get()) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
     while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
-        take_hold_of_socket();
+        attach_socket();
         boost::system::error_code problem;
         auto token = asio::redirect_error(use_awaitable, problem);
         co_await socket_.async_wait(state == PGRES_POLLING_READING
@@ -236,7 +238,7 @@ asio::awaitable<bool> connection::poll_until_connected() {
                                         : asio::posix::stream_descriptor::wait_write,
                                     token);
         if (closed_) co_return false;
-        let_go_of_socket();
+        detach_socket();
         if (out_of_time_) co_return false;
         state = poll_connection();
     }
@@ -245,28 +247,28 @@ asio::awaitable<bool> connection::poll_until_connected() {
 
 /// libpq may replace the socket by another.
 PostgresPollingStatusType connection::poll_connection() {
-    const net::shown_sockets::no_fork guard(shown_);
+    const net::socket_registry::no_fork guard(sockets_);
     const auto state = PQconnectPoll(session_.get());
-    shown_.show(shown_socket_, PQsocket(session_.get()));
+    sockets_.add(registered_socket_, PQsocket(session_.get()));
     return state;
 }
 
 /// Closes the session and its socket.
 void connection::end_session() noexcept {
-    let_go_of_socket();
-    const net::shown_sockets::no_fork guard(shown_);
-    shown_.hide(shown_socket_);
+    detach_socket();
+    const net::socket_registry::no_fork guard(sockets_);
+    sockets_.remove(registered_socket_);
     session_.reset();
 }
 
-void connection::take_hold_of_socket() {
+void connection::attach_socket() {
     const int borrowed = PQsocket(session_.get());
     if (borrowed < 0) throw broken();
     socket_.assign(borrowed);
 }
 
 /// Before the session closes it.
-void connection::let_go_of_socket() noexcept {
+void connection::detach_socket() noexcept {
     if (!socket_.is_open()) return;
     try {
         socket_.release();
@@ -276,36 +278,38 @@ void connection::let_go_of_socket() noexcept {
 
 // How a transaction goes.
 
-void connection::send(const transaction& what, bool named) {
+void connection::send(const transaction& statements, bool named) {
     answer_.clear();
-    refused_.reset();
+    server_error_.reset();
     try {
-        for (const auto& each : what) {
-            const bool is_last = &each == &what.back();
-            send_step(each, named,
-                      is_last ? expectation::kind::last_step : expectation::kind::step);
+        for (const auto& each : statements) {
+            const bool is_last = &each == &statements.back();
+            send_statement(
+                each, named,
+                is_last ? pending_result::kind::last_statement : pending_result::kind::statement);
         }
-        if (named && ++since_plans_were_made_ > transactions_per_plan) {
-            since_plans_were_made_ = 0;
-            const step renewal{&forget_plans(), {}};
-            send_step(renewal, false, expectation::kind::step);
+        if (named && ++transactions_since_plan_ > transactions_per_plan) {
+            transactions_since_plan_ = 0;
+            const bound_statement renewal{&discard_plans(), {}};
+            send_statement(renewal, false, pending_result::kind::statement);
         }
         check(PQpipelineSync(session_.get()));
-        expected_.push_back({expectation::kind::end, {}});
+        pending_.push_back({pending_result::kind::sync, {}});
         flush();
     } catch (...) {
         // Half of it may have been sent, but not the end that makes it count.
-        expected_.clear();
+        pending_.clear();
         fail(current_failure());
     }
 }
 
-void connection::send_step(const step& what, bool named, expectation::kind as) {
+void connection::send_statement(const bound_statement& bound, bool named,
+                                pending_result::kind type) {
     std::array<const char*, 8> values{};
-    const auto count = std::min(what.parameters.size(), values.size());
+    const auto count = std::min(bound.parameters.size(), values.size());
     for (std::size_t i = 0; i < count; ++i)
-        values[i] = what.parameters[i].c_str();
-    const auto& sql = *what.what;
+        values[i] = bound.parameters[i].c_str();
+    const auto& sql = *bound.sql;
     const int parameters = static_cast<int>(count);
     if (!named || sql.name.empty()) {
         check(PQsendQueryParams(session_.get(), sql.text.c_str(), parameters, nullptr,
@@ -313,12 +317,12 @@ void connection::send_step(const step& what, bool named, expectation::kind as) {
     } else {
         if (!prepared_.contains(sql.name)) {
             check(PQsendPrepare(session_.get(), sql.name.c_str(), sql.text.c_str(), 0, nullptr));
-            expected_.push_back({expectation::kind::preparation, sql.name});
+            pending_.push_back({pending_result::kind::prepare, sql.name});
         }
         check(PQsendQueryPrepared(session_.get(), sql.name.c_str(), parameters, values.data(),
                                   nullptr, nullptr, 0));
     }
-    expected_.push_back({as, {}});
+    pending_.push_back({type, {}});
 }
 
 void connection::check(int sent) const {
@@ -357,8 +361,8 @@ void connection::take_input() {
     const bool alive = PQconsumeInput(session_.get()) == 1;
     if (!alive) {
         // libpq has closed the socket.
-        const net::shown_sockets::no_fork guard(shown_);
-        shown_.show(shown_socket_, PQsocket(session_.get()));
+        const net::socket_registry::no_fork guard(sockets_);
+        sockets_.add(registered_socket_, PQsocket(session_.get()));
     }
     take_results();
     take_notifications();
@@ -368,76 +372,77 @@ void connection::take_input() {
 }
 
 void connection::take_results() {
-    while (!closed_ && !expected_.empty() && PQisBusy(session_.get()) == 0) {
+    while (!closed_ && !pending_.empty() && PQisBusy(session_.get()) == 0) {
         const std::unique_ptr<PGresult, clearer> result(PQgetResult(session_.get()));
         if (result) {
             take_result(*result);
         } else if (std::exchange(result_seen_, false)) {
             // What goes wrong with the commit itself is told in front of the end, which still
             // comes.
-            if (expected_.front().what != expectation::kind::end) expected_.pop_front();
+            if (pending_.front().type != pending_result::kind::sync) pending_.pop_front();
         } else {
             throw lock_error(error_code::internal,
-                             server_.where + " gave no answer where one was due");
+                             server_.server_name + " gave no answer where one was due");
         }
     }
 }
 
 void connection::take_notifications() {
     struct freer {
-        void operator()(PGnotify* news) const noexcept { PQfreemem(news); }
+        void operator()(PGnotify* notification) const noexcept { PQfreemem(notification); }
     };
     while (!closed_) {
-        const std::unique_ptr<PGnotify, freer> news(PQnotifies(session_.get()));
-        if (!news) return;
-        told_->on_notification(news->extra);
+        const std::unique_ptr<PGnotify, freer> notification(PQnotifies(session_.get()));
+        if (!notification) return;
+        listener_->on_notification(notification->extra);
     }
 }
 
 void connection::take_result(const PGresult& result) {
-    const auto current = expected_.front();
+    const auto current = pending_.front();
     result_seen_ = true;
     switch (PQresultStatus(&result)) {
         case PGRES_TUPLES_OK:
         case PGRES_COMMAND_OK:
-            if (current.what == expectation::kind::preparation) prepared_.insert(current.prepared);
-            if (current.what == expectation::kind::last_step) answer_ = rows_of(result);
+            if (current.type == pending_result::kind::prepare) prepared_.insert(current.prepared);
+            if (current.type == pending_result::kind::last_statement) answer_ = rows_of(result);
             return;
         case PGRES_PIPELINE_SYNC:
             result_seen_ = false;
-            hand_on_outcome();
+            dispatch_outcome();
             return;
         case PGRES_PIPELINE_ABORTED:
             return;
         case PGRES_FATAL_ERROR: {
-            refusal why{.sqlstate = field(result, PG_DIAG_SQLSTATE),
-                        .message = field(result, PG_DIAG_MESSAGE_PRIMARY)};
+            server_error error{.sqlstate = field(result, PG_DIAG_SQLSTATE),
+                               .message = field(result, PG_DIAG_MESSAGE_PRIMARY)};
             // Without a code it is libpq that speaks, of a connection that broke.
-            if (why.sqlstate.empty()) throw broken();
-            if (!refused_) refused_ = std::move(why);
+            if (error.sqlstate.empty()) throw broken();
+            if (!server_error_) server_error_ = std::move(error);
             return;
         }
         default:
-            throw lock_error(error_code::internal,
-                             server_.where + " gave an answer that does not fit the question");
+            throw lock_error(
+                error_code::internal,
+                server_.server_name + " gave an answer that does not fit the question");
     }
 }
 
-void connection::hand_on_outcome() {
-    expected_.clear();
-    if (refused_) {
-        const refusal why = *std::exchange(refused_, std::nullopt);
-        told_->on_refused(why);
+void connection::dispatch_outcome() {
+    pending_.clear();
+    if (server_error_) {
+        const server_error error = *std::exchange(server_error_, std::nullopt);
+        listener_->on_refused(error);
     } else {
-        told_->on_reply(answer_);
+        listener_->on_reply(answer_);
     }
 }
 
-void connection::fail(const lock_error& why) {
-    if (told_ == nullptr) return;
-    listener& told = *told_;
+void connection::fail(const lock_error& error) {
+    if (listener_ == nullptr) return;
+    listener& callbacks = *listener_;
     close();
-    told.on_closed(why);
+    callbacks.on_closed(error);
 }
 
 lock_error connection::current_failure() const {
@@ -449,20 +454,20 @@ lock_error connection::current_failure() const {
         return out_of_memory_;
     } catch (const std::exception& failure) {
         return {error_code::service_unavailable,
-                "the connection to " + server_.where + " failed: " + failure.what(),
+                "the connection to " + server_.server_name + " failed: " + failure.what(),
                 {},
                 std::current_exception()};
     }
 }
 
-lock_error connection::too_late() const {
+lock_error connection::connect_timed_out() const {
     return {error_code::network_timeout,
-            server_.where + " did not complete the connection in time"};
+            server_.server_name + " did not complete the connection in time"};
 }
 
 lock_error connection::broken() const {
-    if (refused_) return to_lock_error(*refused_, server_.where);
-    return {error_code::service_unavailable, "the connection to " + server_.where + " broke"};
+    if (server_error_) return to_lock_error(*server_error_, server_.server_name);
+    return {error_code::service_unavailable, "the connection to " + server_.server_name + " broke"};
 }
 
 }  // namespace syncguard::postgres

@@ -1,7 +1,7 @@
-/// One connection to a PostgreSQL server: it logs in, sends one transaction at a time, and hands on
-/// what came of it.
+/// One connection to a PostgreSQL server: it logs in, sends one transaction at a time, and
+/// dispatches its result.
 ///
-/// It knows neither locks nor who asked.
+/// It knows neither locks nor callers.
 #pragma once
 
 #include "net/socket_registry.hpp"
@@ -32,18 +32,18 @@ namespace syncguard::postgres {
 /// Everything happens on the thread that runs the context.
 class connection : public std::enable_shared_from_this<connection> {
   public:
-    /// Whom the connection tells. None of these is called after `close`.
+    /// Callbacks of a connection. None is called after `close`.
     class listener {
       public:
         virtual void on_ready() = 0;
         /// The transaction was committed.
-        virtual void on_reply(const row_list& rows) = 0;
+        virtual void on_reply(const result_rows& rows) = 0;
         /// It was not, and nothing of it has happened: the error was followed by ReadyForQuery.
-        virtual void on_refused(const refusal& why) = 0;
+        virtual void on_refused(const server_error& error) = 0;
         /// The end: the connection could not be made, broke, or made no sense. What came of the
         /// transaction under way is not known, whatever error was sent before the end: a pooler
         /// sends one of its own while the server commits.
-        virtual void on_closed(const lock_error& why) = 0;
+        virtual void on_closed(const lock_error& error) = 0;
         /// Something came on a channel that the session listens to.
         virtual void on_notification(const std::string& /*payload*/) {}
 
@@ -54,8 +54,8 @@ class connection : public std::enable_shared_from_this<connection> {
     };
 
     /// All arguments outlive the connection's use.
-    connection(boost::asio::io_context& context, const target& server, net::shown_sockets& shown,
-               listener& told);
+    connection(boost::asio::io_context& context, const server_address& server,
+               net::socket_registry& sockets, listener& callbacks);
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
     ~connection() = default;
@@ -65,12 +65,12 @@ class connection : public std::enable_shared_from_this<connection> {
 
     /// Sends a transaction, once it is ready and the former has ended. `named` lets the server keep
     /// the statements. If it cannot be sent, `on_closed` follows before this returns.
-    void send(const transaction& what, bool named);
+    void send(const transaction& statements, bool named);
 
     /// Reads what came while nothing was asked. False if that was the end; `on_closed` was called.
     [[nodiscard]] bool is_alive();
 
-    /// Ends it without another word to the listener.
+    /// Closes it without another callback.
     void close() noexcept;
 
     /// A request to the server to stop its work for this connection. Null if there is no memory.
@@ -78,8 +78,8 @@ class connection : public std::enable_shared_from_this<connection> {
         return canceller::request(PQgetCancel(session_.get()));
     }
 
-    /// The number of the process that serves it, as it was told when it was made.
-    [[nodiscard]] std::string server_process() const;
+    /// The pid of the server's backend process, as of the login.
+    [[nodiscard]] std::string backend_pid() const;
 
   private:
     template <class T>
@@ -89,54 +89,54 @@ class connection : public std::enable_shared_from_this<connection> {
         void operator()(PGconn* session) const noexcept { PQfinish(session); }
     };
     /// What the next result belongs to.
-    struct expectation {
-        enum class kind { preparation, step, last_step, end } what = kind::step;
+    struct pending_result {
+        enum class kind { prepare, statement, last_statement, sync } type = kind::statement;
         std::string prepared{};  ///< The name of the statement.
     };
 
-    awaitable<void> live();
+    awaitable<void> run();
     awaitable<void> establish();
-    awaitable<std::vector<candidate>> resolve();
-    awaitable<void> look_up(const candidate& named, std::vector<candidate>& found,
+    awaitable<std::vector<host_candidate>> resolve();
+    awaitable<void> look_up(const host_candidate& named, std::vector<host_candidate>& found,
                             std::string& problem);
-    awaitable<std::optional<lock_error>> connect_to(const candidate& place,
+    awaitable<std::optional<lock_error>> connect_to(const host_candidate& candidate,
                                                     std::chrono::steady_clock::duration at_most);
     awaitable<bool> poll_until_connected();
     [[nodiscard]] PostgresPollingStatusType poll_connection();
     void end_session() noexcept;
-    void let_go_of_socket() noexcept;
-    void take_hold_of_socket();
+    void detach_socket() noexcept;
+    void attach_socket();
     void take_input();
     void take_results();
     void take_notifications();
     void take_result(const PGresult& result);
-    void hand_on_outcome();
+    void dispatch_outcome();
     void flush();
-    void send_step(const step& what, bool named, expectation::kind as);
+    void send_statement(const bound_statement& bound, bool named, pending_result::kind type);
     void check(int sent) const;
-    void fail(const lock_error& why);
+    void fail(const lock_error& error);
     [[nodiscard]] lock_error current_failure() const;
-    [[nodiscard]] lock_error too_late() const;
+    [[nodiscard]] lock_error connect_timed_out() const;
     [[nodiscard]] lock_error broken() const;
 
     boost::asio::io_context& context_;
-    const target& server_;
-    net::shown_sockets& shown_;
-    listener* told_;
+    const server_address& server_;
+    net::socket_registry& sockets_;
+    listener* listener_;
     const lock_error out_of_memory_;
 
     boost::asio::ip::tcp::resolver resolver_;
     std::unique_ptr<PGconn, finisher> session_;
-    net::shown_socket shown_socket_;
+    net::registered_socket registered_socket_;
     /// Borrows the session's socket, to wait for it.
     boost::asio::posix::stream_descriptor socket_;
-    boost::asio::steady_timer limit_;  ///< Of the attempt at one place, then of the whole.
+    boost::asio::steady_timer timer_;  ///< Of the attempt at one host, then of all.
     std::set<std::string> prepared_;   ///< By their names.
-    unsigned since_plans_were_made_ = 0;
-    std::deque<expectation> expected_;
+    unsigned transactions_since_plan_ = 0;
+    std::deque<pending_result> pending_;
     bool result_seen_ = false;
-    row_list answer_;
-    std::optional<refusal> refused_;
+    result_rows answer_;
+    std::optional<server_error> server_error_;
     bool writing_ = false;
     bool established_ = false;
     bool out_of_time_ = false;

@@ -1,4 +1,4 @@
-/// A connection as its client sees it: with the operation that waits for its answer.
+/// The state of one connection in its client, with the operations in flight.
 #pragma once
 
 #include "postgres/client.hpp"
@@ -12,24 +12,25 @@
 
 namespace syncguard::postgres {
 
-class link final : public connection::listener {
+class connection_node final : public connection::listener {
   public:
-    link(client& owner, bool for_urgent_ones) : reserved(for_urgent_ones), owner_(owner) {}
-    link(const link&) = delete;
-    link& operator=(const link&) = delete;
-    ~link() override {
-        if (wire) wire->close();
+    connection_node(client& owner, bool for_priority)
+        : reserved_for_priority(for_priority), owner_(owner) {}
+    connection_node(const connection_node&) = delete;
+    connection_node& operator=(const connection_node&) = delete;
+    ~connection_node() override {
+        if (conn) conn->close();
     }
 
-    std::shared_ptr<connection> wire;
-    const bool reserved;
-    bool listens = false;  ///< The lookout uses it, too.
-    bool ready = false;    ///< It has been greeted.
-    bool proved = false;   ///< It has brought an answer to an operation.
+    std::shared_ptr<connection> conn;
+    const bool reserved_for_priority;
+    bool listens = false;      ///< The release listener uses it, too.
+    bool ready = false;        ///< The handshake is done.
+    bool has_replied = false;  ///< It has received a reply to an operation.
     /// In the order of the rows that will come.
-    operation_list busy_with;
-    bool with_many_alike = false;  ///< That is what it is busy with, be it one.
-    time_point busy_since{};
+    operation_list in_flight;
+    bool is_batch = false;  ///< Whether `in_flight` is a batch, even of one.
+    time_point sent_at{};
 
     /// Set while no caller waits for the answer. When the answer has come, the connection can be
     /// used again.
@@ -42,19 +43,20 @@ class link final : public connection::listener {
     std::optional<draining_times> draining;
 
     [[nodiscard]] bool is_idle() const noexcept {
-        return ready && busy_with.empty() && !is_asked_by_lookout();
+        return ready && in_flight.empty() && !serves_listener();
     }
-    [[nodiscard]] bool is_asked_by_lookout() const noexcept {
-        return listens && owner_.lookout_.busy_since().has_value();
+    [[nodiscard]] bool serves_listener() const noexcept {
+        return listens && owner_.release_listener_.sent_at().has_value();
     }
 
-    /// The server's clock as an answer told it, to a question that was sent at `busy_since`. The
-    /// server has read it since then, perhaps after a long wait: what fits to that, stays.
-    void set_server_clock(unix_time told) noexcept {
+    /// The server's clock in a reply to a query that was sent at `sent_at`. The server has read it
+    /// since then, perhaps after a long wait: an estimate that is consistent with that stays.
+    void set_server_clock(unix_time server_now) noexcept {
         // Limited, so that no answer of the server causes an overflow.
-        told = std::clamp(told, unix_time(), unix_time(std::chrono::years(1'000)));
-        server_ahead_by_ = std::clamp(server_ahead_by_, told - at(std::chrono::steady_clock::now()),
-                                      told - at(busy_since));
+        server_now = std::clamp(server_now, unix_time(), unix_time(std::chrono::years(1'000)));
+        server_ahead_by_ =
+            std::clamp(server_ahead_by_, server_now - at(std::chrono::steady_clock::now()),
+                       server_now - at(sent_at));
     }
 
     /// What the server's clock shows then; at most the shortest round trip more.
@@ -63,27 +65,27 @@ class link final : public connection::listener {
     }
 
   private:
-    void on_ready() override { owner_.greet(*this); }
-    void on_reply(const row_list& rows) override {
-        if (is_asked_by_lookout()) {
-            owner_.lookout_.on_reply(rows);
+    void on_ready() override { owner_.handshake(*this); }
+    void on_reply(const result_rows& rows) override {
+        if (serves_listener()) {
+            owner_.release_listener_.on_reply(rows);
         } else {
             owner_.on_reply(*this, rows);
         }
     }
-    void on_refused(const refusal& why) override {
-        if (is_asked_by_lookout()) {
-            owner_.lookout_.on_refused();
+    void on_refused(const server_error& error) override {
+        if (serves_listener()) {
+            owner_.release_listener_.on_refused();
         } else {
-            owner_.on_refused(*this, why);
+            owner_.on_refused(*this, error);
         }
     }
-    void on_closed(const lock_error& why) override {
-        if (std::exchange(listens, false)) owner_.lookout_.on_closed();
-        owner_.on_closed(*this, why);
+    void on_closed(const lock_error& error) override {
+        if (std::exchange(listens, false)) owner_.release_listener_.on_closed();
+        owner_.on_closed(*this, error);
     }
     void on_notification(const std::string& number) override {
-        if (listens) owner_.lookout_.on_notification(number);
+        if (listens) owner_.release_listener_.on_notification(number);
     }
 
     /// Two steady times are as far apart as these.

@@ -19,72 +19,72 @@ namespace {
 /// More would not make a server faster.
 constexpr std::size_t largest_pool = 100;
 
-options checked(options store) {
-    const auto refuse = [](const std::string& why) {
-        throw lock_error(error_code::invalid_argument, why);
+options checked(options opts) {
+    const auto refuse = [](const std::string& message) {
+        throw lock_error(error_code::invalid_argument, message);
     };
-    if (store.pool_size == 0 || store.pool_size > largest_pool) {
+    if (opts.pool_size == 0 || opts.pool_size > largest_pool) {
         refuse("the pool for PostgreSQL has 1 to " + std::to_string(largest_pool) + " connections");
     }
-    if (store.connect_timeout <= milliseconds{0} ||
-        (store.statement_timeout && *store.statement_timeout <= milliseconds{0})) {
+    if (opts.connect_timeout <= milliseconds{0} ||
+        (opts.statement_timeout && *opts.statement_timeout <= milliseconds{0})) {
         refuse("timeouts for PostgreSQL must be positive");
     }
-    return store;
+    return opts;
 }
 
 }  // namespace
 
-postgres_engine::postgres_engine(const options& store)
-    : client_engine([store = checked(store)] { return std::make_shared<postgres::client>(store); }),
-      cleanup_in_is_locked_(store.cleanup_in_is_locked),
-      sql_(std::make_shared<const statements>(placeholders(checked_tables(store.tables)))),
+postgres_engine::postgres_engine(const options& opts)
+    : client_engine([opts = checked(opts)] { return std::make_shared<postgres::client>(opts); }),
+      cleanup_in_is_locked_(opts.cleanup_in_is_locked),
+      sql_(std::make_shared<const statements>(placeholders(checked_tables(opts.tables)))),
       schema_(
-          std::make_shared<const schema_statements>(placeholders(checked_tables(store.tables)))) {}
+          std::make_shared<const schema_statements>(placeholders(checked_tables(opts.tables)))) {}
 
 backend_capabilities postgres_engine::capabilities() const noexcept {
     return {postgres::capabilities::backend, postgres::capabilities::supports_fencing,
             postgres::capabilities::time_authority};
 }
 
-std::shared_ptr<lock_operation> postgres_engine::make_operation(const request& what,
+std::shared_ptr<lock_operation> postgres_engine::make_operation(const request& req,
                                                                 const call_limits& limits,
-                                                                completion done) {
-    return std::make_shared<lock_operation>(what, limits, cleanup_in_is_locked_, sql_, client(),
-                                            std::move(done));
+                                                                completion handler) {
+    return std::make_shared<lock_operation>(req, limits, cleanup_in_is_locked_, sql_, client(),
+                                            std::move(handler));
 }
 
 void postgres_engine::setup_schema(const call_limits& limits) {
     const deferred_cancellation whole_call;
-    const auto perform = [&](call what, std::shared_ptr<const void> kept) {
-        const auto step =
-            std::make_shared<schema_operation>(std::move(what), limits.deadline, std::move(kept));
+    const auto execute = [&](query asked, std::shared_ptr<const void> kept) {
+        const auto op =
+            std::make_shared<schema_operation>(std::move(asked), limits.deadline, std::move(kept));
         const std::stop_callback<std::function<void()>> on_stop(
-            limits.stop, [by = client(), step] { by->cancel(step); });
-        client()->perform(step);
-        step->throw_if_failed();
+            limits.stop, [owner = client(), op] { owner->cancel(op); });
+        client()->execute(op);
+        op->throw_if_failed();
     };
-    perform({.what = &schema_->create,
+    execute({.sql = &schema_->create,
              .parameters = {},
-             .enter = &schema_->enter,
-             .turn = setup_lock,
-             .always_enters = true},
+             .key_lock_sql = &schema_->lock_setup,
+             .key_lock = setup_lock,
+             .needs_key_lock = true},
             schema_);
     // An acquisition of no keys writes nothing, but fails where one would: with tables that are not
     // ours, or without the rights to use them.
     const std::string no_keys = "{}";
-    perform({.what = &sql_->acquire,
+    execute({.sql = &sql_->acquire,
              .parameters = {no_keys, no_keys, no_keys, no_keys, no_keys, no_keys},
              .may_wait_for_rows = true},
             sql_);
 }
 
-backend::backend(options store, backend_options common)
-    : backend(std::make_shared<postgres_engine>(store), std::move(common)) {}
+backend::backend(options opts, backend_options common)
+    : backend(std::make_shared<postgres_engine>(opts), std::move(common)) {}
 
-backend::backend(std::shared_ptr<postgres_engine> store, backend_options common)
-    : basic_backend(store, common),
-      store_(std::move(store)),
+backend::backend(std::shared_ptr<postgres_engine> backing_engine, backend_options common)
+    : basic_backend(backing_engine, common),
+      store_(std::move(backing_engine)),
       default_timeout_(common.operation_timeout) {}
 
 void backend::setup_schema(const call_options& limits, std::stop_token stop) const {

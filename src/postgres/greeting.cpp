@@ -30,44 +30,46 @@ std::string schemas_of(const std::string& place) {
            place + ")";
 }
 
-[[noreturn]] void fail_as_senseless(const std::string& where) {
+[[noreturn]] void throw_unexpected_reply(const std::string& server_name) {
     throw lock_error(error_code::internal,
-                     where + " gave an answer that does not fit the question");
+                     server_name + " gave an answer that does not fit the question");
 }
 
 /// Of the first row.
-const std::optional<std::string>& field(const row_list& answer, std::size_t number,
-                                        const std::string& where) {
-    if (answer.empty() || number >= answer[0].size()) fail_as_senseless(where);
+const std::optional<std::string>& field(const result_rows& answer, std::size_t number,
+                                        const std::string& server_name) {
+    if (answer.empty() || number >= answer[0].size()) throw_unexpected_reply(server_name);
     return answer[0][number];
 }
 
-std::int64_t integer(const row_list& answer, std::size_t number, const std::string& where) {
-    const std::string digits = field(answer, number, where).value_or("");
+std::int64_t integer(const result_rows& answer, std::size_t number,
+                     const std::string& server_name) {
+    const std::string digits = field(answer, number, server_name).value_or("");
     std::int64_t value = 0;
     const auto [end, problem] =
         std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (problem != std::errc{} || end != digits.data() + digits.size()) {
-        fail_as_senseless(where);
+        throw_unexpected_reply(server_name);
     }
     return value;
 }
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
 /// Whether the table exists.
-bool locate(table_name& table, const row_list& answer, std::size_t number,
-            const std::string& where) {
-    const auto count = integer(answer, number, where);
+bool locate(table_name& table, const result_rows& answer, std::size_t number,
+            const std::string& server_name) {
+    const auto count = integer(answer, number, server_name);
     if (count > 1) {
-        refuse("several schemas of the search path have a table '" + table.name + "' on " + where +
+        refuse("several schemas of the search path have a table '" + table.name + "' on " +
+               server_name +
                ", and other clients may use another one of them; give its name with its schema");
     }
-    table.schema = field(answer, number + 1, where).value_or("");
+    table.schema = field(answer, number + 1, server_name).value_or("");
     if (table.schema.find_first_of("'\"$\\") != std::string::npos) {
-        refuse("the schema of the table '" + table.name + "' on " + where +
+        refuse("the schema of the table '" + table.name + "' on " + server_name +
                " has a quote, a backslash or a '$' in its name; use another schema");
     }
     return count == 1;
@@ -87,13 +89,13 @@ std::string counters_of(const table_name& locks, std::string_view comment) {
 
 }  // namespace
 
-step ask_for_clock() {
+bound_statement ask_for_clock() {
     static const statement question{
         .name = {}, .text = with_system_operators("SELECT " + clock_and_settings())};
     return {&question, {}};
 }
 
-step ask_for_tables(const table_pair& tables) {
+bound_statement ask_for_tables(const table_pair& tables) {
     static const statement question{
         .name = {},
         .text = with_system_operators(
@@ -113,30 +115,30 @@ step ask_for_tables(const table_pair& tables) {
              tables.fence_counters.name}};
 }
 
-unix_time clock_in(const row_list& answer, const std::string& where) {
+unix_time clock_in(const result_rows& answer, const std::string& server_name) {
     // A double represents every integer up to this one. Real times are far below it, and sums do
     // not overflow.
-    constexpr std::int64_t most = 9'007'199'254'740'992;
-    const auto ms = integer(answer, 0, where);
-    if (ms < -most || ms > most) fail_as_senseless(where);
+    constexpr std::int64_t max_ms = 9'007'199'254'740'992;
+    const auto ms = integer(answer, 0, server_name);
+    if (ms < -max_ms || ms > max_ms) throw_unexpected_reply(server_name);
     return unix_time(milliseconds(ms));
 }
 
-bool has_unsuitable_settings(const row_list& answer, const std::string& where) {
-    return field(answer, 1, where) == "t";
+bool has_unsuitable_settings(const result_rows& answer, const std::string& server_name) {
+    return field(answer, 1, server_name) == "t";
 }
 
-located_tables tables_in(const row_list& answer, const table_pair& asked_for,
-                         const std::string& where) {
+located_tables tables_in(const result_rows& answer, const table_pair& asked_for,
+                         const std::string& server_name) {
     located_tables located{.tables = asked_for};
     const auto& [locks, counters] = located.tables;
-    const bool has_locks = locate(located.tables.locks, answer, 2, where);
-    const bool has_counters = locate(located.tables.fence_counters, answer, 4, where);
+    const bool has_locks = locate(located.tables.locks, answer, 2, server_name);
+    const bool has_counters = locate(located.tables.fence_counters, answer, 4, server_name);
     located.exist = has_locks && has_counters;
     if (!has_locks) return located;
-    const std::string belonging = counters_of(locks, field(answer, 6, where).value_or(""));
+    const std::string belonging = counters_of(locks, field(answer, 6, server_name).value_or(""));
     if (belonging != counters.plain()) {
-        refuse("the locks in '" + locks.plain() + "' on " + where +
+        refuse("the locks in '" + locks.plain() + "' on " + server_name +
                " belong to the fence counters in '" + belonging + "', not to those in '" +
                counters.plain() +
                "'; use the same table of counters as the other clients. If all of them use that "

@@ -13,8 +13,8 @@ namespace {
 
 constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
 
-/// What nobody waits for shall not keep a connection from those who wait.
-constexpr milliseconds patience_of_undoing{100};
+/// A background release shall not keep a connection from callers that wait.
+constexpr milliseconds background_lock_timeout{100};
 
 std::string storage_key(std::string_view key) {
     if (key.find('\0') != std::string_view::npos) {
@@ -24,66 +24,67 @@ std::string storage_key(std::string_view key) {
     return make_storage_key("", key, budget);
 }
 
-call release_of(const lock_id& id, const statements& sql) {
-    return {.what = &sql.release,
+query release_of(const lock_id& id, const statements& sql) {
+    return {.sql = &sql.release,
             .parameters = {id.to_string()},
-            .takes_lists = true,
+            .is_batchable = true,
             .may_wait_for_rows = true,
-            .fallback = &sql.release_unnoticed};
+            .fallback = &sql.release_without_notify};
 }
 
-call one(const statement& what, std::vector<std::string> parameters) {
-    return {.what = &what, .parameters = std::move(parameters)};
+query one(const statement& sql, std::vector<std::string> parameters) {
+    return {.sql = &sql, .parameters = std::move(parameters)};
 }
 
 struct encoder {
     const statements& sql;
     bool cleanup;
 
-    call operator()(const acquire_request& what) const {
-        const std::string key = storage_key(what.key);
-        return {.what = &sql.acquire,
-                .parameters = {key, std::string(what.key), what.id.to_string(),
-                               std::to_string(what.ttl.count()), make_fence_key("", key, budget)},
-                .takes_lists = true,
+    query operator()(const acquire_request& req) const {
+        const std::string key = storage_key(req.key);
+        return {.sql = &sql.acquire,
+                .parameters = {key, std::string(req.key), req.id.to_string(),
+                               std::to_string(req.ttl.count()), make_fence_key("", key, budget)},
+                .is_batchable = true,
                 .has_deadline = true,
                 .may_wait_for_rows = true,
-                .enter = &sql.enter,
-                .turn = key};
+                .key_lock_sql = &sql.lock_key,
+                .key_lock = key};
     }
-    call operator()(const release_request& what) const { return release_of(what.id, sql); }
-    call operator()(const extend_request& what) const {
-        call asked = one(sql.extend, {what.id.to_string(), std::to_string(what.ttl.count())});
+    query operator()(const release_request& req) const { return release_of(req.id, sql); }
+    query operator()(const extend_request& req) const {
+        query asked = one(sql.extend, {req.id.to_string(), std::to_string(req.ttl.count())});
         asked.has_deadline = true;
         asked.may_wait_for_rows = true;
-        asked.fallback = &sql.extend_unnoticed;
+        asked.fallback = &sql.extend_without_notify;
         return asked;
     }
-    call operator()(const is_locked_request& what) const {
-        call asked = one(sql.is_locked, {storage_key(what.key)});
+    query operator()(const is_locked_request& req) const {
+        query asked = one(sql.is_locked, {storage_key(req.key)});
         if (cleanup) {
             // The answer is the same if the expired lock cannot be removed.
-            asked.what = &sql.is_locked_with_cleanup;
+            asked.sql = &sql.is_locked_with_cleanup;
             asked.fallback = &sql.is_locked;
-            asked.fallback_after = call::refusals::all;
+            asked.fallback_after = query::refusals::all;
         }
         return asked;
     }
-    call operator()(const key_lookup_request& what) const {
-        return one(sql.lookup_key, {storage_key(what.key)});
+    query operator()(const key_lookup_request& req) const {
+        return one(sql.lookup_key, {storage_key(req.key)});
     }
-    call operator()(const id_lookup_request& what) const {
-        return one(sql.lookup_id, {what.id.to_string()});
+    query operator()(const id_lookup_request& req) const {
+        return one(sql.lookup_id, {req.id.to_string()});
     }
 };
 
 struct decoder {
     const row& answer;
-    std::string_view where;
+    std::string_view server_name;
 
     [[noreturn]] void refuse() const {
-        throw lock_error(error_code::internal,
-                         std::string(where) + " gave an answer that does not fit the question");
+        throw lock_error(
+            error_code::internal,
+            std::string(server_name) + " gave an answer that does not fit the question");
     }
     [[nodiscard]] const std::optional<std::string>& field(std::size_t number) const {
         if (number >= answer.size()) refuse();
@@ -112,7 +113,7 @@ struct decoder {
         const auto token = fence::parse(text(4));
         if (!token || !lock_id::is_valid(text(1))) {
             throw lock_error(error_code::invalid_argument,
-                             "the lock that is stored in " + std::string(where) +
+                             "the lock that is stored in " + std::string(server_name) +
                                  " lacks something or was written by another version");
         }
         return outcome::found({.key = text(0),
@@ -122,7 +123,7 @@ struct decoder {
                                .fence = *token});
     }
 
-    outcome operator()(const acquire_request& /*what*/) const {
+    outcome operator()(const acquire_request& /*req*/) const {
         if (field(1)) return outcome::locked(milliseconds(integer(1)));
         if (!field(3) && field(6) == "t") {
             throw lock_error(error_code::invalid_argument,
@@ -139,73 +140,73 @@ struct decoder {
         if (counter < 1 || counter > std::int64_t{fence::max_counter}) refuse();
         return outcome::granted(time(4), fence::from_counter(static_cast<std::uint64_t>(counter)));
     }
-    outcome operator()(const release_request& /*what*/) const {
+    outcome operator()(const release_request& /*req*/) const {
         const auto said = integer(0);
         return said == 1 ? outcome::done() : not_owned(said == -2);
     }
-    outcome operator()(const extend_request& /*what*/) const {
+    outcome operator()(const extend_request& /*req*/) const {
         return field(1) ? outcome::extended(time(1)) : not_owned(integer(2) > 0);
     }
-    outcome operator()(const is_locked_request& /*what*/) const {
+    outcome operator()(const is_locked_request& /*req*/) const {
         return outcome::yes_or_no(!answer.empty());
     }
-    outcome operator()(const key_lookup_request& /*what*/) const { return lookup(); }
-    outcome operator()(const id_lookup_request& /*what*/) const { return lookup(); }
+    outcome operator()(const key_lookup_request& /*req*/) const { return lookup(); }
+    outcome operator()(const id_lookup_request& /*req*/) const { return lookup(); }
 };
 
 }  // namespace
 
-call encode(const request& what, const statements& sql, bool cleanup) {
-    return std::visit(encoder{sql, cleanup}, what);
+query encode(const request& req, const statements& sql, bool cleanup) {
+    return std::visit(encoder{sql, cleanup}, req);
 }
 
 bool is_locked(const row& answer) {
     return answer.size() > 1 && answer[1].has_value();
 }
 
-bool has_to_wait(const request& what, const row& answer) {
-    if (std::holds_alternative<acquire_request>(what)) {
+bool needs_key_lock(const request& req, const row& answer) {
+    if (std::holds_alternative<acquire_request>(req)) {
         return answer.size() > 2 && !answer[1] && answer[2] == "f" &&
-               !was_granted_before(what, answer);
+               !was_granted_before(req, answer);
     }
-    return std::holds_alternative<extend_request>(what) && answer.size() > 3 && answer[3] == "f";
+    return std::holds_alternative<extend_request>(req) && answer.size() > 3 && answer[3] == "f";
 }
 
-bool was_granted_before(const request& what, const row& answer) {
-    return std::holds_alternative<acquire_request>(what) && answer.size() > 5 && !answer[1] &&
+bool was_granted_before(const request& req, const row& answer) {
+    return std::holds_alternative<acquire_request>(req) && answer.size() > 5 && !answer[1] &&
            answer[5] == "t";
 }
 
-std::optional<milliseconds> time_to_trust(const request& what, const row& answer) {
-    if (!std::holds_alternative<extend_request>(what) || answer.size() <= 4 || !answer[4]) {
+std::optional<milliseconds> time_to_trust(const request& req, const row& answer) {
+    if (!std::holds_alternative<extend_request>(req) || answer.size() <= 4 || !answer[4]) {
         return std::nullopt;
     }
     return bounded_wait(milliseconds(decoder{answer, {}}.integer(4)));
 }
 
-outcome decode(const request& what, const row& answer, const std::string& where) {
-    return std::visit(decoder{answer, where}, what);
+outcome decode(const request& req, const row& answer, const std::string& server_name) {
+    return std::visit(decoder{answer, server_name}, req);
 }
 
-bool is_undone(const row& answer, unix_time deadline) {
+bool release_is_final(const row& answer, unix_time deadline) {
     const decoder read{answer, {}};
     return read.integer(0) == 1 || read.time(2) > deadline;
 }
 
-call encode_resolution(const acquire_request& what, const statements& sql) {
-    call asked = one(sql.lookup_id, {what.id.to_string()});
-    asked.enter = &sql.enter;
-    asked.turn = storage_key(what.key);
-    asked.always_enters = true;
+query encode_outcome_lookup(const acquire_request& req, const statements& sql) {
+    query asked = one(sql.lookup_id, {req.id.to_string()});
+    asked.key_lock_sql = &sql.lock_key;
+    asked.key_lock = storage_key(req.key);
+    asked.needs_key_lock = true;
     return asked;
 }
 
-call encode_undoing(const lock_id& id, const std::string& key, const statements& sql) {
-    call asked = release_of(id, sql);
-    asked.longest_wait = patience_of_undoing;
-    asked.enter = &sql.enter;
-    asked.turn = storage_key(key);
-    asked.always_enters = true;
+query encode_background_release(const lock_id& id, const std::string& key, const statements& sql) {
+    query asked = release_of(id, sql);
+    asked.max_lock_timeout = background_lock_timeout;
+    asked.key_lock_sql = &sql.lock_key;
+    asked.key_lock = storage_key(key);
+    asked.needs_key_lock = true;
     return asked;
 }
 

@@ -1,7 +1,6 @@
-/// Hears of released locks: on one connection of the client it listens, and has a flag for each key
-/// that an operation of the client waits for, by which the client that releases the key knows that
-/// it has to notify. Operations use the same connection, so that a client that waits needs only
-/// one.
+/// Holds one LISTEN connection. For each watched key it takes a shared advisory lock, the interest
+/// marker; a release sends NOTIFY only if that lock is held. Operations use the same connection, so
+/// that a client that waits needs only one.
 #pragma once
 
 #include "postgres/connection.hpp"
@@ -17,102 +16,101 @@
 namespace syncguard::postgres {
 
 /// Everything happens on the thread that runs the context.
-class lookout final {
+class release_listener final {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// Who wants to know.
-    class audience {
+    /// The owner, whose operations watch keys.
+    class subscriber {
       public:
-        virtual void look_again(const std::string& key) = 0;
+        virtual void on_released(const std::string& key) = 0;
         /// Nothing is watched any more, and something may have been missed.
-        virtual void look_again_at_everything() = 0;
+        virtual void on_subscription_lost() = 0;
         /// Nothing is watched any more, nor can be for a while.
-        virtual void expect_nothing() = 0;
-        [[nodiscard]] virtual bool still_awaits(const std::string& key) const = 0;
-        /// An idle connection, which is the lookout's from then on; null if there is none now. The
-        /// lookout is asked again by a call of `step` when there may be one.
-        [[nodiscard]] virtual std::shared_ptr<connection> connection_for_lookout() = 0;
+        virtual void on_unavailable() = 0;
+        [[nodiscard]] virtual bool has_watchers(const std::string& key) const = 0;
+        /// An idle connection, which the listener then owns; null if there is none now. `run_once`
+        /// is called again when there may be one.
+        [[nodiscard]] virtual std::shared_ptr<connection> connection_for_listener() = 0;
         /// Whether no operation is under way on that connection.
         [[nodiscard]] virtual bool connection_is_free() const = 0;
 
-        audience() = default;
-        audience(const audience&) = delete;
-        audience& operator=(const audience&) = delete;
-        virtual ~audience() = default;
+        subscriber() = default;
+        subscriber(const subscriber&) = delete;
+        subscriber& operator=(const subscriber&) = delete;
+        virtual ~subscriber() = default;
     };
 
-    explicit lookout(audience& told) : told_(told) {}
-    lookout(const lookout&) = delete;
-    lookout& operator=(const lookout&) = delete;
-    ~lookout() { hang_up(); }
+    explicit release_listener(subscriber& subscribed) : subscriber_(subscribed) {}
+    release_listener(const release_listener&) = delete;
+    release_listener& operator=(const release_listener&) = delete;
+    ~release_listener() { disconnect(); }
 
-    enum class prospect { will_be_told, look_again, cannot_be_told };
+    enum class watch_result { watching, retry_now, unavailable };
 
-    /// For somebody who looked at the key, no earlier than `since`, and found it locked.
-    [[nodiscard]] prospect watch(const std::string& key, time_point since);
+    /// For an operation that found the key locked, no earlier than `since`.
+    [[nodiscard]] watch_result watch(const std::string& key, time_point since);
 
-    /// Called when the server's lock table is full: lowers all flags, and raises none for a while.
-    void lower_all();
+    /// Called when the server's lock table is full: removes all interest markers, and adds none for
+    /// a while.
+    void remove_all_interest();
 
     /// Keys may have become free by a transaction on its own connection, which does not notify its
     /// own session.
-    void look_again_at_all();
+    void recheck_all();
 
     /// Ends the connection. Waiting operations are sent again, and a key that they find locked is
     /// watched on another connection.
     void lose_connection();
     /// Ends the connection; nothing is watched until that time is over.
-    void be_deaf_for(std::chrono::milliseconds pause);
+    void disable_for(std::chrono::milliseconds pause);
 
     /// Sends what is to be sent, and ends what took too long or is no longer wanted.
-    void step(time_point now);
+    void run_once(time_point now);
     [[nodiscard]] time_point next_wakeup(time_point now) const;
-    [[nodiscard]] bool has_work() const { return !keys_.empty() || busy_since_; }
+    [[nodiscard]] bool has_outstanding_work() const { return !keys_.empty() || sent_at_; }
     [[nodiscard]] bool needs_connection(time_point now) const;
-    [[nodiscard]] bool has_connection() const noexcept { return wire_ != nullptr; }
-    /// Since when an answer to the lookout is under way on its connection.
-    [[nodiscard]] const std::optional<time_point>& busy_since() const noexcept {
-        return busy_since_;
-    }
+    [[nodiscard]] bool has_connection() const noexcept { return conn_ != nullptr; }
+    /// When the statement in flight of the listener was sent.
+    [[nodiscard]] const std::optional<time_point>& sent_at() const noexcept { return sent_at_; }
 
-    // What the connection tells: answers to the lookout, its end, and notifications.
-    void on_reply(const row_list& rows);
+    // Callbacks of the connection: replies to the listener, its end, and notifications.
+    void on_reply(const result_rows& rows);
     void on_refused();
     void on_closed();
     void on_notification(const std::string& number);
 
   private:
     struct watched {
-        bool is_flagged = false;
-        bool is_asked_for = false;  ///< The flag is under way.
-        std::string number;         ///< In notifications.
-        /// When the flag was first refused because another session held it, for instance a release
-        /// under way.
+        bool is_registered = false;
+        bool is_pending = false;  ///< The request for its marker is in flight.
+        std::string number;       ///< In notifications.
+        /// When the marker was first refused because another session held it, for instance a
+        /// release under way.
         std::optional<time_point> refused_since{};
-        time_point ask_not_before{};
-        time_point last_news{};
-        time_point last_wanted{};
+        time_point retry_at{};
+        time_point last_event_at{};
+        time_point last_wanted_at{};
     };
 
     void send_changes(time_point now);
-    void send(const transaction& what, time_point now);
-    [[nodiscard]] text_list take_unwanted(time_point now);
-    void take_flag(const std::string& key, watched& what, const row& answer);
-    void hang_up() noexcept;
+    void send(const transaction& statements, time_point now);
+    [[nodiscard]] text_list remove_unwatched(time_point now);
+    void on_interest_reply(const std::string& key, watched& entry, const row& answer);
+    void disconnect() noexcept;
 
-    audience& told_;
-    const lookout_statements sql_;
+    subscriber& subscriber_;
+    const listener_sql sql_;
 
-    std::shared_ptr<connection> wire_;
-    /// It is known that what is said on the wire stays in one session.
-    bool trusted_ = false;
-    bool was_same_session_ = false;  ///< At the first of two questions.
-    std::optional<time_point> busy_since_;
+    std::shared_ptr<connection> conn_;
+    /// The connection is known to stay in one session (no pooler).
+    bool session_verified_ = false;
+    bool was_same_session_ = false;  ///< At the first of two checks.
+    std::optional<time_point> sent_at_;
     std::map<std::string, watched, std::less<>> keys_;
-    time_point deaf_until_{};
-    time_point connect_not_before_{};
-    time_point next_tidying_ = time_point::max();
+    time_point disabled_until_{};
+    time_point next_connect_at_{};
+    time_point next_sweep_ = time_point::max();
 };
 
 }  // namespace syncguard::postgres

@@ -55,7 +55,7 @@ std::string comment_of_table(const std::string& oid) {
 }
 
 schema_statements::schema_statements(const quoted_names& tables)
-    : enter{.name = {}, .text = "SELECT pg_catalog.pg_advisory_xact_lock($1::bigint)"},
+    : lock_setup{.name = {}, .text = "SELECT pg_catalog.pg_advisory_xact_lock($1::bigint)"},
       creations{"CREATE TABLE IF NOT EXISTS " + tables.locks +
                     " (\n"
                     "    key            pg_catalog.text PRIMARY KEY,\n"

@@ -9,7 +9,7 @@
 
 namespace syncguard::postgres {
 
-/// Whom `enter` waits for. "SyncGuar" as a number: far from the 32-bit ones that the keys of locks
+/// $1 of `lock_setup`. "SyncGuar" as a number: far from the 32-bit ones that the keys of locks
 /// have.
 inline constexpr const char* setup_lock = "6014107353432777074";
 
@@ -19,7 +19,7 @@ struct schema_statements {
 
     /// Several who do it at the same time wait for each other: IF NOT EXISTS alone is no help
     /// against others who make the same table. ($1 lock)
-    statement enter;
+    statement lock_setup;
     /// In this order.
     std::vector<std::string> creations;
     /// Then this, in PL/pgSQL, which notes at the table of locks which counters belong to it.

@@ -10,22 +10,24 @@
 
 namespace syncguard::postgres {
 
-class schema_operation : public operation {
+class schema_operation : public query_operation {
   public:
-    /// `kept` is what the call refers to.
-    schema_operation(call what, time_point deadline, std::shared_ptr<const void> kept)
-        : operation(std::move(what), deadline), kept_(std::move(kept)) {}
+    /// `kept` is what the query refers to.
+    schema_operation(query asked, time_point deadline, std::shared_ptr<const void> kept)
+        : query_operation(std::move(asked), deadline), kept_(std::move(kept)) {}
 
     void throw_if_failed() const {
         if (failure_) std::rethrow_exception(failure_);
     }
 
   private:
-    [[nodiscard]] bool answer(const row& /*reply*/) noexcept override { return true; }
-    void fail(const lock_error& why) noexcept override { failure_ = std::make_exception_ptr(why); }
-    [[nodiscard]] bool ask_again() noexcept override { return true; }
-    /// Others who make the same tables may not know how to wait for us.
-    [[nodiscard]] bool has_another_way(std::string_view sqlstate) noexcept override {
+    [[nodiscard]] bool on_response(const row& /*reply*/) noexcept override { return true; }
+    void on_error(const lock_error& error) noexcept override {
+        failure_ = std::make_exception_ptr(error);
+    }
+    [[nodiscard]] bool prepare_resend() noexcept override { return true; }
+    /// Other programs that make the same tables may not take our lock.
+    [[nodiscard]] bool prepare_fallback(std::string_view sqlstate) noexcept override {
         const bool is_there_by_now = sqlstate == "23505" || sqlstate == "42P07";
         return is_there_by_now && !std::exchange(repeated_, true);
     }

@@ -32,7 +32,7 @@ std::map<std::string, std::string> settings_in(const setting_list& list) {
 }
 
 /// What comes before the options of a URL; empty for keyword=value pairs.
-std::string_view place_in(std::string_view connection) {
+std::string_view authority_in(std::string_view connection) {
     for (const std::string_view scheme : {"postgres://", "postgresql://"}) {
         if (!connection.starts_with(scheme)) continue;
         connection.remove_prefix(scheme.size());
@@ -43,10 +43,10 @@ std::string_view place_in(std::string_view connection) {
 
 /// A part of a password would be taken for a host, looked up and told.
 void refuse_unescaped_secrets(std::string_view connection) {
-    const auto place = place_in(connection);
-    const auto at = place.find('@');
+    const auto authority = authority_in(connection);
+    const auto at = authority.find('@');
     if (at == std::string_view::npos) return;
-    if (place.find('@', at + 1) != std::string_view::npos || place.find('/') < at) {
+    if (authority.find('@', at + 1) != std::string_view::npos || authority.find('/') < at) {
         throw lock_error(error_code::invalid_argument,
                          "in a URL of PostgreSQL an '@' in a user name, password or database is "
                          "written '%40', and a '/' in a user name or password '%2F'");
@@ -129,20 +129,20 @@ std::string part(const std::vector<std::string>& parts, std::size_t number) {
     return parts.size() == 1 ? parts.front() : std::string();
 }
 
-std::string describe(const std::vector<candidate>& candidates) {
+std::string describe(const std::vector<host_candidate>& candidates) {
     std::string text;
     for (const auto& each : candidates) {
-        std::string place = each.host.empty() ? each.address : each.host;
-        if (place.empty()) place = "this host";
-        if (!each.port.empty()) place += ":" + each.port;
-        text += (text.empty() ? "" : ", ") + place;
+        std::string authority = each.host.empty() ? each.address : each.host;
+        if (authority.empty()) authority = "this host";
+        if (!each.port.empty()) authority += ":" + each.port;
+        text += (text.empty() ? "" : ", ") + authority;
     }
     return "PostgreSQL at " + text;
 }
 
 }  // namespace
 
-bool candidate::needs_lookup() const {
+bool host_candidate::needs_lookup() const {
     if (host.empty() || !address.empty() || host.front() == '/' || host.front() == '@') {
         return false;
     }
@@ -151,8 +151,8 @@ bool candidate::needs_lookup() const {
     return static_cast<bool>(not_an_address);
 }
 
-target::target(const options& store)
-    : settings(parse(store.connection)), connect_timeout(store.connect_timeout) {
+server_address::server_address(const options& opts)
+    : settings(parse(opts.connection)), connect_timeout(opts.connect_timeout) {
     const bool by_service = settings.contains("service") || std::getenv("PGSERVICE") != nullptr;
     const auto defaults =
         by_service ? values_by_service(settings) : settings_in(setting_list(PQconndefaults()));
@@ -170,7 +170,7 @@ target::target(const options& store)
                               .address = i < addresses.size() ? addresses[i] : std::string(),
                               .port = part(ports, i)});
     }
-    where = describe(candidates);
+    server_name = describe(candidates);
 
     if (const auto seconds = settings.extract("connect_timeout")) {
         const std::string& text = seconds.mapped();

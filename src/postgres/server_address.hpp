@@ -1,4 +1,4 @@
-/// Where the server is, read from what libpq understands.
+/// The server's address, read from what libpq understands.
 #pragma once
 
 #include <syncguard/postgres.hpp>
@@ -9,8 +9,8 @@
 
 namespace syncguard::postgres {
 
-/// One place to try. Empty parts are libpq's own defaults.
-struct candidate {
+/// One host to try. Empty parts are libpq's own defaults.
+struct host_candidate {
     std::string host;
     std::string address;  ///< A numeric one, if it is known.
     std::string port;
@@ -19,15 +19,15 @@ struct candidate {
     [[nodiscard]] bool needs_lookup() const;
 };
 
-struct target {
-    /// Throws `lock_error` (invalid_argument) if `store.connection` cannot be read.
-    explicit target(const options& store);
+struct server_address {
+    /// Throws `lock_error` (invalid_argument) if `opts.connection` cannot be read.
+    explicit server_address(const options& opts);
 
-    std::vector<candidate> candidates;
-    /// All that is said beside the places, by libpq's keywords.
+    std::vector<host_candidate> candidates;
+    /// All other settings, by libpq's keywords.
     std::map<std::string, std::string> settings;
     milliseconds connect_timeout;
-    std::string where;  ///< How messages name the server.
+    std::string server_name;  ///< How messages name the server.
 };
 
 }  // namespace syncguard::postgres

@@ -13,11 +13,11 @@ struct known_error {
     /// A whole SQLSTATE, or how a class of them begins.
     std::string_view begins_with;
     error_code code;
-    remedy cure;
+    retry_action action;
     std::string_view advice;
 };
 
-constexpr std::string_view sqlstate_of_full_queue = "54000";
+constexpr std::string_view sqlstate_notify_queue_full = "54000";
 constexpr std::string_view try_again = "try again soon";
 constexpr std::string_view not_our_tables =
     "the tables are not as SyncGuard makes them; give it names of its own and run 'syncguard setup "
@@ -25,59 +25,63 @@ constexpr std::string_view not_our_tables =
 
 // The first match counts: single codes come before their class.
 constexpr std::array known_errors{
-    known_error{sqlstate_of_overtaken, error_code::service_unavailable, remedy::again, try_again},
-    known_error{"22021", error_code::invalid_argument, remedy::none,
+    known_error{sqlstate_concurrent_change, error_code::service_unavailable, retry_action::retry,
+                try_again},
+    known_error{"22021", error_code::invalid_argument, retry_action::fail,
                 "the database cannot store this key; use one with the encoding UTF8"},
-    known_error{"22P05", error_code::invalid_argument, remedy::none,
+    known_error{"22P05", error_code::invalid_argument, retry_action::fail,
                 "the database cannot store this key; use one with the encoding UTF8"},
-    known_error{"22", error_code::invalid_argument, remedy::none, ""},
-    known_error{"23", error_code::invalid_argument, remedy::none,
+    known_error{"22", error_code::invalid_argument, retry_action::fail, ""},
+    known_error{"23", error_code::invalid_argument, retry_action::fail,
                 "the tables have constraints that SyncGuard does not know"},
-    known_error{"25006", error_code::service_unavailable, remedy::again_elsewhere,
+    known_error{"25006", error_code::service_unavailable, retry_action::reconnect,
                 "this server only reads; connect to the primary, or name all hosts and "
                 "target_session_attrs=read-write"},
-    known_error{"26000", error_code::service_unavailable, remedy::again_without_names, try_again},
-    known_error{"42P05", error_code::service_unavailable, remedy::again_without_names, try_again},
-    known_error{"28", error_code::auth_failed, remedy::none, "check user and password"},
-    known_error{"3F000", error_code::invalid_argument, remedy::none,
+    known_error{"26000", error_code::service_unavailable, retry_action::retry_unprepared,
+                try_again},
+    known_error{"42P05", error_code::service_unavailable, retry_action::retry_unprepared,
+                try_again},
+    known_error{"28", error_code::auth_failed, retry_action::fail, "check user and password"},
+    known_error{"3F000", error_code::invalid_argument, retry_action::fail,
                 "there is no schema of this name; make it first"},
-    known_error{"3D000", error_code::invalid_argument, remedy::none,
+    known_error{"3D000", error_code::invalid_argument, retry_action::fail,
                 "there is no database of this name"},
-    known_error{sqlstate_of_conflict, error_code::service_unavailable, remedy::again, try_again},
-    known_error{"40P01", error_code::service_unavailable, remedy::again, try_again},
-    known_error{"42501", error_code::auth_failed, remedy::none,
+    known_error{sqlstate_serialization_failure, error_code::service_unavailable,
+                retry_action::retry, try_again},
+    known_error{"40P01", error_code::service_unavailable, retry_action::retry, try_again},
+    known_error{"42501", error_code::auth_failed, retry_action::fail,
                 "the user needs SELECT, INSERT, UPDATE and DELETE on the tables of SyncGuard, and "
                 "CREATE on their schema where they are to be made"},
-    known_error{"42703", error_code::invalid_argument, remedy::none, not_our_tables},
-    known_error{"42804", error_code::invalid_argument, remedy::none, not_our_tables},
-    known_error{"42809", error_code::invalid_argument, remedy::none, not_our_tables},
-    known_error{"42883", error_code::invalid_argument, remedy::none, not_our_tables},
-    known_error{"42P10", error_code::invalid_argument, remedy::none, not_our_tables},
-    known_error{"42P01", error_code::invalid_argument, remedy::none,
+    known_error{"42703", error_code::invalid_argument, retry_action::fail, not_our_tables},
+    known_error{"42804", error_code::invalid_argument, retry_action::fail, not_our_tables},
+    known_error{"42809", error_code::invalid_argument, retry_action::fail, not_our_tables},
+    known_error{"42883", error_code::invalid_argument, retry_action::fail, not_our_tables},
+    known_error{"42P10", error_code::invalid_argument, retry_action::fail, not_our_tables},
+    known_error{"42P01", error_code::invalid_argument, retry_action::fail,
                 "the tables of SyncGuard are missing; make them with 'syncguard setup --backend "
                 "URL' or setup_schema()"},
-    known_error{"53300", error_code::rate_limited, remedy::none,
+    known_error{"53300", error_code::rate_limited, retry_action::fail,
                 "raise the server's 'max_connections' or use fewer connections"},
-    known_error{sqlstate_of_lock_shortage, error_code::service_unavailable, remedy::again,
+    known_error{sqlstate_out_of_shared_memory, error_code::service_unavailable, retry_action::retry,
                 "the server's table of locks is full; raise 'max_locks_per_transaction'"},
-    known_error{"53", error_code::service_unavailable, remedy::none,
+    known_error{"53", error_code::service_unavailable, retry_action::fail,
                 "the server is short of resources; its administrator has to look after it"},
-    known_error{sqlstate_of_full_queue, error_code::service_unavailable, remedy::again,
+    known_error{sqlstate_notify_queue_full, error_code::service_unavailable, retry_action::retry,
                 "the server's queue of notifications is full; pg_listening_channels() and "
                 "pg_stat_activity tell whose session does not read them"},
     // Set by ourselves, to the end of the call.
-    known_error{"55P03", error_code::network_timeout, remedy::none,
+    known_error{"55P03", error_code::network_timeout, retry_action::fail,
                 "others who use the same key were in the way for too long; pg_locks and "
                 "pg_stat_activity tell who"},
     known_error{
-        "57014", error_code::network_timeout, remedy::none,
+        "57014", error_code::network_timeout, retry_action::fail,
         "the server cancelled the statement at the end of the call, or for an administrator; "
         "pg_locks and pg_stat_activity tell who was in the way"},
     // The server itself closes the connection with one of these.
-    known_error{"57P", error_code::service_unavailable, remedy::ask,
+    known_error{"57P", error_code::service_unavailable, retry_action::outcome_unknown,
                 "the server is shutting down or starting up; try again soon"},
-    known_error{"08", error_code::service_unavailable, remedy::ask, try_again},
-    known_error{"58", error_code::internal, remedy::ask, ""},
+    known_error{"08", error_code::service_unavailable, retry_action::outcome_unknown, try_again},
+    known_error{"58", error_code::internal, retry_action::outcome_unknown, ""},
 };
 
 const known_error* find(std::string_view sqlstate) noexcept {
@@ -116,38 +120,40 @@ std::string_view trimmed_end(std::string_view text) {
 }  // namespace
 
 error_code code_of(std::string_view sqlstate) noexcept {
-    const auto* const known = find(sqlstate);
-    return known == nullptr ? error_code::internal : known->code;
+    const auto* const match = find(sqlstate);
+    return match == nullptr ? error_code::internal : match->code;
 }
 
-remedy remedy_for(std::string_view sqlstate) noexcept {
-    const auto* const known = find(sqlstate);
-    return known == nullptr ? remedy::none : known->cure;
+retry_action retry_action_for(std::string_view sqlstate) noexcept {
+    const auto* const match = find(sqlstate);
+    return match == nullptr ? retry_action::fail : match->action;
 }
 
 bool is_shortage(std::string_view sqlstate) noexcept {
-    return sqlstate == sqlstate_of_lock_shortage || sqlstate == sqlstate_of_full_queue;
+    return sqlstate == sqlstate_out_of_shared_memory || sqlstate == sqlstate_notify_queue_full;
 }
 
-lock_error to_lock_error(const refusal& why, const std::string& where) {
-    std::string message = where + " answered with the error " + why.sqlstate;
-    if (may_be_quoted(why.sqlstate) && !why.message.empty()) message += " (" + why.message + ")";
-    const auto* const known = find(why.sqlstate);
-    if (known != nullptr && !known->advice.empty()) message.append(": ").append(known->advice);
-    return {code_of(why.sqlstate), message};
+lock_error to_lock_error(const server_error& error, const std::string& server_name) {
+    std::string message = server_name + " answered with the error " + error.sqlstate;
+    if (may_be_quoted(error.sqlstate) && !error.message.empty())
+        message += " (" + error.message + ")";
+    const auto* const match = find(error.sqlstate);
+    if (match != nullptr && !match->advice.empty()) message.append(": ").append(match->advice);
+    return {code_of(error.sqlstate), message};
 }
 
-lock_error to_connection_error(std::string_view libpq_message, const std::string& where) {
+lock_error to_connection_error(std::string_view libpq_message, const std::string& server_name) {
     const std::string_view text = trimmed_end(libpq_message);
     constexpr std::size_t code_length = 5;
     if (const auto code = text.substr(text.size() - std::min(text.size(), code_length));
         is_sqlstate(code) && text.find(":  ") != std::string_view::npos) {
-        return to_lock_error({.sqlstate = std::string(code), .message = {}}, where);
+        return to_lock_error({.sqlstate = std::string(code), .message = {}}, server_name);
     }
     const auto says = [&](std::string_view words) {
         return text.find(words) != std::string_view::npos;
     };
-    const std::string message = "cannot connect to " + where + ": " + std::string(reason_in(text));
+    const std::string message =
+        "cannot connect to " + server_name + ": " + std::string(reason_in(text));
     if (says("password") || says("certificate") || says("authentication")) {
         return {error_code::auth_failed, message + "; check user, password and certificates"};
     }

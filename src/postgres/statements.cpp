@@ -21,7 +21,7 @@ std::string last_fence() {
     return std::to_string(fence::max_counter);
 }
 
-std::string live() {
+std::string run() {
     return "expires_at_ms {>} (" + server_clock() + " {-} " + tolerance() + ")";
 }
 
@@ -124,12 +124,12 @@ std::string acquire_text(const quoted_names& tables) {
            "LEFT JOIN put ON put.key {=} i.key ORDER BY i.place";
 }
 
-/// Whoever waits for a key holds its flag, shared, and is told of releases by a notification on the
-/// channel. These are the same for all tables: who hears of too much looks for nothing.
+/// A session that watches a key holds its interest lock, shared, and receives releases as
+/// notifications on the channel. Both are the same for all tables: a notification may be spurious.
 constexpr const char* channel = "syncguard";
-std::string flag_of(const std::string& key) {
-    const std::string kind_of_flags = "1937337955";  // "sync" in ASCII; peers' locks have no kind
-    return kind_of_flags + ", " + number_of(key);
+std::string interest_lock(const std::string& key) {
+    const std::string interest_class = "1937337955";  // "sync" in ASCII; peers' locks have no kind
+    return interest_class + ", " + number_of(key);
 }
 
 /// Whether a statement takes advisory locks and notifies. Both need memory that all clients of the
@@ -137,12 +137,12 @@ std::string flag_of(const std::string& key) {
 enum class shared_memory { used, avoided };
 
 /// Notifies the clients that wait for the key, if a condition holds. Commits that notify wait for
-/// each other, so the statement notifies only if the flag is raised. A client that raises the flag
-/// later does not get it before this transaction has ended, and then sees the changes.
-std::string notice_of(const std::string& key, const std::string& condition, shared_memory use) {
+/// each other, so the statement notifies only if the interest lock is held. A client that tries to
+/// get it later does not get it before this transaction has ended, and then sees the changes.
+std::string notify_call(const std::string& key, const std::string& condition, shared_memory use) {
     if (use == shared_memory::avoided) return "NULL";
     return "CASE WHEN " + condition + " AND NOT pg_catalog.pg_try_advisory_xact_lock(" +
-           flag_of(key) + ") THEN pg_catalog.pg_notify('" + channel + "', " + number_of(key) +
+           interest_lock(key) + ") THEN pg_catalog.pg_notify('" + channel + "', " + number_of(key) +
            "::pg_catalog.text) END";
 }
 
@@ -169,7 +169,7 @@ std::string release_text(const quoted_names& tables, shared_memory use) {
            "SELECT CASE WHEN gone.lock_id IS NOT NULL THEN 1 "
            "WHEN (SELECT pg_catalog.count(*) FROM " +
            tables.locks + " AS l WHERE l.lock_id {=} i.lock_id) {>} 0 THEN -2 ELSE -1 END, " +
-           notice_of("gone.key", "gone.key IS NOT NULL", use) +
+           notify_call("gone.key", "gone.key IS NOT NULL", use) +
            ", (SELECT ms FROM clock) "
            "FROM pg_catalog.unnest($1::pg_catalog.text[]) WITH ORDINALITY AS i (lock_id, place) "
            "LEFT JOIN gone ON gone.lock_id {=} i.lock_id ORDER BY i.place";
@@ -199,17 +199,17 @@ std::string extend_text(const quoted_names& tables, shared_memory use) {
            tables.locks +
            " WHERE lock_id {=} $1::pg_catalog.text), clock.ms {<=} $3::bigint, "
            "(SELECT left_ms FROM entered WHERE NOT alone), (SELECT " +
-           notice_of("key", "left_ms {>} $2::bigint", use) + " FROM extended) FROM clock";
+           notify_call("key", "left_ms {>} $2::bigint", use) + " FROM extended) FROM clock";
 }
 
 std::string lookup_text(const quoted_names& tables, const char* column) {
     return "SELECT user_key::pg_catalog.text, lock_id::pg_catalog.text, expires_at_ms::bigint, "
            "acquired_at_ms::bigint, fence::pg_catalog.text FROM " +
-           tables.locks + " WHERE " + column + " {=} $1::pg_catalog.text AND " + live();
+           tables.locks + " WHERE " + column + " {=} $1::pg_catalog.text AND " + run();
 }
 
 std::string is_locked_text(const quoted_names& tables) {
-    return "SELECT 1 FROM " + tables.locks + " WHERE key {=} $1::pg_catalog.text AND " + live();
+    return "SELECT 1 FROM " + tables.locks + " WHERE key {=} $1::pg_catalog.text AND " + run();
 }
 
 }  // namespace
@@ -243,15 +243,15 @@ std::string server_clock() {
 }
 
 statements::statements(const quoted_names& tables)
-    : enter(named("SELECT pg_catalog.pg_advisory_xact_lock(" + number_of("$1::pg_catalog.text") +
-                  ")")),
+    : lock_key(named("SELECT pg_catalog.pg_advisory_xact_lock(" + number_of("$1::pg_catalog.text") +
+                     ")")),
       acquire(named(acquire_text(tables))),
       release(named(release_text(tables, shared_memory::used))),
-      release_unnoticed(named(release_text(tables, shared_memory::avoided))),
+      release_without_notify(named(release_text(tables, shared_memory::avoided))),
       extend(named(extend_text(tables, shared_memory::used))),
-      extend_unnoticed(named(extend_text(tables, shared_memory::avoided))),
+      extend_without_notify(named(extend_text(tables, shared_memory::avoided))),
       is_locked(named(is_locked_text(tables))),
-      // What somebody else works on is left to him: a question must not wait.
+      // Rows that others have locked are skipped: a query must not wait.
       is_locked_with_cleanup(
           named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE key {=} (SELECT key FROM " +
                 tables.locks + " WHERE key {=} $1::pg_catalog.text AND expires_at_ms {<} (" +
@@ -268,16 +268,16 @@ settings_statements::settings_statements()
                  "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL "
                  "THEN pg_catalog.set_config('transaction_timeout', '0', true) END")) {}
 
-lookout_statements::lookout_statements()
-    : who_serves(unnamed("SELECT pg_catalog.pg_backend_pid()")),
+listener_sql::listener_sql()
+    : backend_pid(unnamed("SELECT pg_catalog.pg_backend_pid()")),
       listen(unnamed(std::string("LISTEN ") + channel)),
       unlisten(unnamed(std::string("UNLISTEN ") + channel)),
-      raise_flags(unnamed("SELECT " + number_of("key") +
-                          ", pg_catalog.pg_try_advisory_lock_shared(" + flag_of("key") +
-                          ") FROM pg_catalog.unnest($1::pg_catalog.text[]) "
-                          "WITH ORDINALITY AS i (key, place) ORDER BY place")),
-      lower_flags(unnamed("SELECT pg_catalog.count(pg_catalog.pg_advisory_unlock_shared(" +
-                          flag_of("key") +
-                          ")) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS key")) {}
+      add_interest(unnamed("SELECT " + number_of("key") +
+                           ", pg_catalog.pg_try_advisory_lock_shared(" + interest_lock("key") +
+                           ") FROM pg_catalog.unnest($1::pg_catalog.text[]) "
+                           "WITH ORDINALITY AS i (key, place) ORDER BY place")),
+      remove_interest(unnamed("SELECT pg_catalog.count(pg_catalog.pg_advisory_unlock_shared(" +
+                              interest_lock("key") +
+                              ")) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS key")) {}
 
 }  // namespace syncguard::postgres

@@ -26,11 +26,11 @@ namespace syncguard::postgres {
 struct statements {
     explicit statements(const quoted_names& tables);
 
-    /// Waits for the right to acquire a key: ($1 key).
-    statement enter;
-    /// Takes that right if no transaction has it. Lists ($1 keys, $2 user keys, $3 lock ids, $4
+    /// Waits for the advisory lock of a key: ($1 key).
+    statement lock_key;
+    /// Takes that lock if no transaction has it. Lists ($1 keys, $2 user keys, $3 lock ids, $4
     /// ttls, $5 fence keys, $6 deadlines) give rows (server's clock, time left of another's lock,
-    /// whether the key's right was free and the deadline not over, fence, end of the lock, whether
+    /// whether the key's lock was free and the deadline not over, fence, end of the lock, whether
     /// the lock was there before, whether the fence counter is negative). If the second is null and
     /// the third true, a null fence means that the fence counter is negative or has reached its
     /// limit.
@@ -39,13 +39,13 @@ struct statements {
     /// Released: 1, -1 if there was none, -2 if it had ended.
     statement release;
     /// The same without a notification, for a server whose shared memory is used up.
-    statement release_unnoticed;
+    statement release_without_notify;
     /// ($1 lock id, $2 ttl, $3 deadline) gives (server's clock, end, seen, whether the
     /// deadline was not over, time that was left of the lock where a peer was at its key).
     statement extend;
     /// The same for a server whose shared memory is used up: without the advisory lock of the key,
     /// as if a peer had it, and without a notification of an earlier end.
-    statement extend_unnoticed;
+    statement extend_without_notify;
     /// ($1 key) gives a row if it is locked.
     statement is_locked;
     statement is_locked_with_cleanup;
@@ -65,23 +65,24 @@ struct settings_statements {
     settings_statements();
 };
 
-/// For whoever wants to be told of releases. These are about a session.
-struct lookout_statements {
-    /// Gives the number of the server's process.
-    statement who_serves;
+/// For the release listener. These are about a session.
+struct listener_sql {
+    /// Gives the pid of the server's backend process.
+    statement backend_pid;
     statement listen;
     statement unlisten;
-    /// ($1 keys) gives rows (number of the key in notifications, whether its flag is raised), in
-    /// the order of the keys. From the commit on, clients that release a key with a raised flag
-    /// notify. A flag cannot be raised while a release of its key is under way, or while another
-    /// role holds it in exclusive mode.
-    statement raise_flags;
-    statement lower_flags;
+    /// ($1 keys) gives rows (number of the key in notifications, whether the interest marker was
+    /// added), in the order of the keys. From the commit on, clients that release a key with a
+    /// marker notify. A marker cannot be added while a release of its key is under way, or while
+    /// another role holds it in exclusive mode.
+    statement add_interest;
+    statement remove_interest;
 
-    lookout_statements();
+    listener_sql();
 };
 
-/// Of the error by which `acquire` undoes itself where it met a change that it could not foresee.
-inline constexpr const char* sqlstate_of_overtaken = "22012";
+/// The error of `acquire` if another transaction changed the row after its snapshot: it rolls back,
+/// and the client retries.
+inline constexpr const char* sqlstate_concurrent_change = "22012";
 
 }  // namespace syncguard::postgres

@@ -12,12 +12,12 @@ namespace syncguard::postgres {
 namespace {
 
 /// Longer ones are cut off by the server, and could then mean the same.
-constexpr std::size_t longest_identifier = 63;
+constexpr std::size_t max_identifier_length = 63;
 
 bool is_identifier(std::string_view text) {
     const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
     const auto is_allowed = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
-    return !text.empty() && text.size() <= longest_identifier && is_letter(text.front()) &&
+    return !text.empty() && text.size() <= max_identifier_length && is_letter(text.front()) &&
            std::all_of(text.begin(), text.end(), is_allowed);
 }
 
@@ -26,7 +26,7 @@ std::string in_quotes(std::string_view name) {
     return quoted.append(name).append("\"");
 }
 
-table_name read(std::string text, const char* which) {
+table_name read(std::string text, const char* purpose) {
     std::transform(text.begin(), text.end(), text.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     const auto dot = text.find('.');
@@ -35,7 +35,7 @@ table_name read(std::string text, const char* which) {
     read.name = dot == std::string::npos ? text : text.substr(dot + 1);
     if (!is_identifier(read.name) || (dot != std::string::npos && !is_identifier(read.schema))) {
         throw lock_error(error_code::invalid_argument,
-                         std::string("the name of the table for ") + which +
+                         std::string("the name of the table for ") + purpose +
                              " must be an SQL identifier: a letter or '_', then letters, digits "
                              "and '_', at most 63 in all, with or without a schema before it");
     }
@@ -45,7 +45,7 @@ table_name read(std::string text, const char* which) {
 std::string index_name(const std::string& table_name) {
     constexpr std::string_view ending = "_expires_at_ms";
     std::string name = table_name;
-    if (name.size() + ending.size() > longest_identifier) {
+    if (name.size() + ending.size() > max_identifier_length) {
         // Cut off, two names could become one.
         constexpr std::size_t kept = 24;
         name.resize(kept);

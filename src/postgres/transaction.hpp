@@ -1,4 +1,4 @@
-/// What travels to the server and back in one round trip.
+/// Statements and rows of one round trip.
 #pragma once
 
 #include <optional>
@@ -16,23 +16,23 @@ struct statement {
     std::string text;
 };
 
-struct step {
-    const statement* what;
+struct bound_statement {
+    const statement* sql;
     std::vector<std::string> parameters;
 };
 
 /// Statements that the server performs together or not at all, each with a fresh view of what
 /// others have committed meanwhile.
-using transaction = std::vector<step>;
+using transaction = std::vector<bound_statement>;
 
 /// One row; no fields where there was none.
 using row = std::vector<std::optional<std::string>>;
 
 /// All rows that the last statement returned.
-using row_list = std::vector<row>;
+using result_rows = std::vector<row>;
 
-/// The server's word that it did nothing.
-struct refusal {
+/// An error of the server, which did nothing.
+struct server_error {
     std::string sqlstate;
     /// Its text, without the details, which hold values.
     std::string message;

@@ -16,15 +16,15 @@ namespace syncguard::postgres {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
-std::int64_t number_in(const std::string& text, std::string_view what, std::int64_t most) {
+std::int64_t number_in(const std::string& text, std::string_view name, std::int64_t most) {
     std::int64_t value = 0;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (problem != std::errc{} || end != text.data() + text.size() || value < 1 || value > most) {
-        refuse(std::string(what) + " in a PostgreSQL URL is a number from 1 to " +
+        refuse(std::string(name) + " in a PostgreSQL URL is a number from 1 to " +
                std::to_string(most));
     }
     return value;
@@ -61,9 +61,9 @@ bool is_option_of_libpq(const std::string& name) {
     struct freer {
         void operator()(PQconninfoOption* list) const noexcept { PQconninfoFree(list); }
     };
-    const std::unique_ptr<PQconninfoOption, freer> known(PQconndefaults());
-    if (!known) throw std::bad_alloc();
-    for (const auto* each = known.get(); each->keyword != nullptr; ++each) {
+    const std::unique_ptr<PQconninfoOption, freer> libpq_options(PQconndefaults());
+    if (!libpq_options) throw std::bad_alloc();
+    for (const auto* each = libpq_options.get(); each->keyword != nullptr; ++each) {
         if (name == each->keyword) return true;
     }
     return false;

@@ -13,7 +13,7 @@ namespace syncguard::redis {
 
 /// Repeats the release until the server has answered, at most until `give_up_at`. An attempt has a
 /// short deadline of its own: the connection may be dead.
-class background_release : public operation {
+class background_release : public script_operation {
   public:
     /// What the reply "not found" says about the lock.
     enum class absence {
@@ -25,23 +25,23 @@ class background_release : public operation {
 
     background_release(const lock_id& id, time_point give_up_at, absence not_found,
                        std::shared_ptr<const key_space> keys, std::weak_ptr<client> redis_client,
-                       std::chrono::seconds pause = first_pause);
+                       std::chrono::seconds retry_delay = first_retry_delay);
 
   private:
-    void answer(const script_reply& reply) noexcept override;
-    void fail(const lock_error& error) noexcept override;
-    [[nodiscard]] bool persists() const noexcept override { return true; }
+    void on_response(const script_reply& reply) noexcept override;
+    void on_error(const lock_error& error) noexcept override;
+    [[nodiscard]] bool is_background() const noexcept override { return true; }
 
-    void repeat(std::chrono::seconds next_pause) noexcept;
+    void repeat(std::chrono::seconds next_delay) noexcept;
 
-    static constexpr std::chrono::seconds first_pause{1};
+    static constexpr std::chrono::seconds first_retry_delay{1};
 
     const lock_id id_;
     const time_point give_up_at_;
     const absence not_found_;
     const std::shared_ptr<const key_space> keys_;
     const std::weak_ptr<client> client_;
-    const std::chrono::seconds pause_;  ///< Before the next attempt.
+    const std::chrono::seconds retry_delay_;  ///< Before the next attempt.
 };
 
 }  // namespace syncguard::redis

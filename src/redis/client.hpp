@@ -1,4 +1,4 @@
-/// The client of a Redis server: many callers, one connection, operations that travel together.
+/// The client of a Redis server: many callers, one connection, operations in batches.
 ///
 /// It knows how operations of the lock script are sent and answered, not what they mean.
 #pragma once
@@ -30,98 +30,97 @@ namespace syncguard::redis {
 
 using time_point = std::chrono::steady_clock::time_point;
 
-class link;
-class operation;
+class connection_node;
+class script_operation;
 
-/// Operations that wait for a key to change, by that key.
-using lounge = std::multimap<std::string, std::shared_ptr<operation>, std::less<>>;
+/// Operations that watch a key, by that key.
+using watcher_map = std::multimap<std::string, std::shared_ptr<script_operation>, std::less<>>;
 
-/// One operation on its way. Its members are called on the thread that drives the client; they do
-/// not throw.
-class operation : public net::order,
-                  public std::enable_shared_from_this<operation>,
-                  public boost::intrusive::set_base_hook<> {
+/// One operation on its way. Its members are called by the leader; they do not throw.
+class script_operation : public net::operation,
+                         public std::enable_shared_from_this<script_operation>,
+                         public boost::intrusive::set_base_hook<> {
   public:
-    operation(script_input input, time_point deadline)
-        : order(deadline), input_(std::move(input)), final_deadline_(deadline) {}
+    script_operation(script_args args, time_point deadline)
+        : operation(deadline), args_(std::move(args)), final_deadline_(deadline) {}
 
-    /// The end, either way. One of the two is called, once.
-    virtual void answer(const script_reply& reply) noexcept = 0;
-    virtual void fail(const lock_error& why) noexcept = 0;
+    /// Exactly one of the two is called, once.
+    virtual void on_response(const script_reply& reply) noexcept = 0;
+    virtual void on_error(const lock_error& error) noexcept = 0;
 
-    /// What may follow a failure: it was sent, and its caller did not wait for the answer; the
-    /// answer came after all; it never will, although the server may have performed the operation.
-    virtual void given_up_when_sent() noexcept {}
-    virtual void answer_late(const script_reply& /*reply*/) noexcept {}
-    virtual void lose() noexcept {}
+    /// What may follow `on_error`: it was sent, and its caller did not wait for the reply; the
+    /// reply came after all; it never will, although the server may have performed the operation.
+    virtual void on_abandoned() noexcept {}
+    virtual void on_late_response(const script_reply& /*reply*/) noexcept {}
+    virtual void on_outcome_unknown() noexcept {}
 
-    /// Whether it is to be sent again when a key changes. It is told each time before it is sent.
-    [[nodiscard]] virtual bool lingers(time_point /*now*/) const noexcept { return false; }
-    virtual void about_to_be_sent(lease_clock::time_point /*now*/) noexcept {}
-    /// After an answer: until when it waits for the key to change before it is sent again, or
-    /// nothing if this is the answer. An answer after which it waits stands if no other follows.
-    /// May throw `std::bad_alloc`.
-    struct patience {
+    /// Whether it is to be sent again when a key changes. `before_send` is called each time.
+    [[nodiscard]] virtual bool wants_watch(time_point /*now*/) const noexcept { return false; }
+    virtual void before_send(lease_clock::time_point /*now*/) noexcept {}
+    /// After a reply: the key to watch, and until when, before it is sent again; nothing if the
+    /// reply is final. A reply after which it watches is final if no other follows. May throw
+    /// `std::bad_alloc`.
+    struct watch_request {
         std::string key;  ///< As the server knows it.
         time_point until;
         /// Whether the server is asked to notify of changes of the key during that time.
-        bool watches = true;
+        bool tracks_key = true;
     };
     /// `notified`: it was sent again because the server reported a change of the key.
-    [[nodiscard]] virtual std::optional<patience> wait_after(const script_reply& /*reply*/,
-                                                             bool /*notified*/) {
+    [[nodiscard]] virtual std::optional<watch_request> watch_after(const script_reply& /*reply*/,
+                                                                   bool /*notified*/) {
         return std::nullopt;
     }
 
-    /// It has ended and the client is done with it: whoever is interested may be told.
-    virtual void announce() noexcept {}
-    /// Whether that calls somebody, who may take some time.
-    [[nodiscard]] virtual bool calls_back() const noexcept { return false; }
+    /// It is done, and the client does not use it any more: the caller may be notified.
+    virtual void deliver() noexcept {}
+    /// Whether that calls a handler, which may take some time.
+    [[nodiscard]] virtual bool has_handler() const noexcept { return false; }
 
   protected:
-    script_input input_;
+    script_args args_;
 
   private:
     friend class client;
     struct deadline_of {
         using type = time_point;
-        const time_point& operator()(const operation& what) const noexcept {
-            return what.deadline_;
+        const time_point& operator()(const script_operation& op) const noexcept {
+            return op.deadline_;
         }
     };
-    enum class state { waiting, sent, lingering, given_up, ended };
+    enum class state { queued, sent, watching, abandoned, done };
 
-    state state_ = state::waiting;
-    /// Others in the same call made the server refuse it: it goes by itself now.
-    bool alone_ = false;
+    state state_ = state::queued;
+    /// The server refused its batch, perhaps because of others: it is sent alone now.
+    bool send_alone_ = false;
     bool admitted_ = false;
     std::uint64_t number_ = 0;  ///< In the order of admission.
-    bool has_lingered_ = false;
-    bool notified_ = false;  ///< The server told of a change of the key that it waits for.
-    lounge::iterator place_in_lounge_;
-    link* sent_on_ = nullptr;
+    bool has_watched_ = false;
+    bool notified_ = false;  ///< The server reported a change of the key that it watches.
+    watcher_map::iterator watch_it_;
+    connection_node* sent_on_ = nullptr;
     const time_point final_deadline_;
 };
 
-using batch = std::vector<std::shared_ptr<operation>>;
-using operation_queue = std::deque<std::shared_ptr<operation>>;
+using batch = std::vector<std::shared_ptr<script_operation>>;
+using operation_queue = std::deque<std::shared_ptr<script_operation>>;
 
 /// What one command was sent for.
-struct sent_call {
-    /// Those of a call of the script, or the one that wants to be told of a key.
+struct in_flight_call {
+    /// Those of a call of the script, or the one that watches a key.
     batch operations;
-    std::optional<operation::patience> watched{};
-    /// Commands that were sent ahead of it so that its key be tracked, and not answered yet.
-    unsigned preliminaries = 0;
+    std::optional<script_operation::watch_request> watch{};
+    /// Replies still to come to commands that were sent before it to track its key.
+    unsigned setup_replies = 0;
 };
 
-/// Operations that are ready together are sent as one call of the script. Only few calls are under
-/// way at a time: what gathers meanwhile makes the next.
+/// Operations that are ready together are sent as one call of the script. Only few calls are in
+/// flight at a time: what is submitted meanwhile forms the next batch.
 ///
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
-class client : public net::driven {
+class client : public net::io_loop::handler {
   public:
-    explicit client(options store);
+    explicit client(options opts);
     ~client() override;
 
     /// Reads the files for TLS, which else happens when they are needed: before any other use, to
@@ -129,115 +128,118 @@ class client : public net::driven {
     void prepare();
 
     /// Returns when the operation has ended; the calling thread does the I/O if no other does.
-    void perform(const std::shared_ptr<operation>& what);
+    void execute(const std::shared_ptr<script_operation>& op);
 
     /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
     /// if no thread can be started; then nothing was begun.
-    void start(const std::shared_ptr<operation>& what);
+    void submit(const std::shared_ptr<script_operation>& op);
 
-    /// The same at a certain time, for an operation that persists. Only on the thread that drives
-    /// the client.
-    void start_at(time_point when, std::shared_ptr<operation> what);
+    /// The same at a certain time, for a background operation. Only for the leader.
+    void submit_at(time_point when, std::shared_ptr<script_operation> op);
 
     /// Ends an operation with `aborted`, unless it has ended.
-    void cancel(std::shared_ptr<operation> what) noexcept;
+    void cancel(std::shared_ptr<script_operation> op) noexcept;
 
-    /// Waits for operations that persist, for a while, and ends the client's thread. Other
-    /// operations have ended. Nothing may be called after it.
-    void end(std::chrono::milliseconds patience);
+    /// Waits for background operations, for a while, and ends the client's thread. Other operations
+    /// have ended. Nothing may be called after it.
+    void shutdown(std::chrono::milliseconds grace);
 
-    [[nodiscard]] net::io_driver& driver() noexcept { return desk_.driver(); }
-    [[nodiscard]] net::shown_sockets& sockets() noexcept { return shown_sockets_; }
+    [[nodiscard]] net::io_loop& loop() noexcept { return submissions_.loop(); }
+    [[nodiscard]] net::socket_registry& sockets() noexcept { return sockets_; }
 
-    [[nodiscard]] const std::string& where() const noexcept { return where_; }
+    [[nodiscard]] const std::string& server_name() const noexcept { return server_name_; }
 
   private:
-    friend class link;
+    friend class connection_node;
 
-    wishes step() override;
-    [[nodiscard]] sight look() override;
-    [[nodiscard]] int socket_to_look_at() const override;
-    [[nodiscard]] bool is_answered_from_this_cpu() const override;
-    [[nodiscard]] bool has_work() const override;
+    step_result run_once() override;
+    [[nodiscard]] receive_result try_receive() override;
+    [[nodiscard]] int pollable_socket() const override;
+    [[nodiscard]] bool peer_shares_cpu() const override;
+    [[nodiscard]] bool has_outstanding_work() const override;
 
-    void take_news();
-    void work_through_news();
-    void take_what_was_put_off(time_point now);
-    void end_overdue(time_point now);
-    void drop_ended_from_waiting();
+    void drain_submissions();
+    void admit_submitted();
+    void admit_due(time_point now);
+    void expire_overdue(time_point now);
+    void remove_done_from_queues();
     void connect_if_needed(time_point now);
     void send_waiting();
-    [[nodiscard]] std::pair<std::ptrdiff_t, std::ptrdiff_t> next_call() const;
+    [[nodiscard]] std::pair<std::ptrdiff_t, std::ptrdiff_t> next_batch() const;
     void send_batch();
-    static void watch(const std::shared_ptr<operation>& what, operation::patience how);
-    void set_deadline(operation& what, time_point deadline);
-    void drop_idle_links(time_point now);
-    void announce_ended();
+    static void send_watch(const std::shared_ptr<script_operation>& op,
+                           script_operation::watch_request watch_req);
+    void set_deadline(script_operation& op, time_point deadline);
+    void close_drained(time_point now);
+    void deliver_completions();
     [[nodiscard]] time_point next_wakeup(time_point now) const;
-    [[nodiscard]] bool is_worth_a_call() const;
-    [[nodiscard]] std::size_t tasks_wanted() const;
-    [[nodiscard]] operation_queue& queue_of(const operation& op);
+    [[nodiscard]] bool batch_is_ready() const;
+    [[nodiscard]] std::size_t min_batch() const;
+    [[nodiscard]] operation_queue& queue_of(const script_operation& op);
     [[nodiscard]] std::size_t queued() const noexcept { return priority_.size() + waiting_.size(); }
 
-    void on_no_connection(const lock_error& why);
-    void on_reply(link& which, const resp::value& reply);
-    void on_watched(link& which, const resp::value& reply);
-    void on_push(const resp::value& news);
-    void on_closed(link& which, const lock_error& why);
-    void retire(link& which);
-    void retire_if_silent(time_point now);
-    void retire_after_failover(link& conn);
-    void close(link& which, const lock_error& why);
-    void take_back(link& which, bool alone);
+    void on_no_connection(const lock_error& error);
+    void on_reply(connection_node& node, const resp::value& reply);
+    void on_watch_reply(connection_node& node, const resp::value& reply);
+    void on_push(const resp::value& message);
+    void on_closed(connection_node& node, const lock_error& error);
+    void start_draining(connection_node& node);
+    void start_draining_if_silent(time_point now);
+    void start_draining_after_failover(connection_node& node);
+    void close(connection_node& node, const lock_error& error);
+    void requeue_front(connection_node& node, bool alone);
     void fail_overtaken_extensions(const batch& executed);
-    [[nodiscard]] static bool somebody_waits_for(const std::deque<sent_call>& calls);
+    [[nodiscard]] static bool has_waiting_caller(const std::deque<in_flight_call>& calls);
 
-    void admit(const std::shared_ptr<operation>& what);
-    void deliver(const std::shared_ptr<operation>& what, const script_reply& reply);
-    void fail(const std::shared_ptr<operation>& what, const lock_error& why);
-    void give_up(const std::shared_ptr<operation>& what, const lock_error& why);
-    void lose(const std::shared_ptr<operation>& what, const lock_error& why);
-    void set_ended(const std::shared_ptr<operation>& what);
+    void admit(const std::shared_ptr<script_operation>& op);
+    void take_response(const std::shared_ptr<script_operation>& op, const script_reply& reply);
+    void fail(const std::shared_ptr<script_operation>& op, const lock_error& error);
+    void abandon(const std::shared_ptr<script_operation>& op, const lock_error& error);
+    void fail_unknown(const std::shared_ptr<script_operation>& op, const lock_error& error);
+    void finish(const std::shared_ptr<script_operation>& op);
 
-    void let_linger(const std::shared_ptr<operation>& what, operation::patience how);
-    void resume(operation& what);
-    void resume_those_of(const link& deaf);
+    void start_watch(const std::shared_ptr<script_operation>& op,
+                     script_operation::watch_request watch_req);
+    void requeue(script_operation& op);
+    void requeue_watchers_of(const connection_node& node);
 
-    const options store_;
-    const std::string where_;
+    const options opts_;
+    const std::string server_name_;
     const lock_error out_of_memory_;
 
-    // What any thread may touch.
-    std::atomic<bool> hurry_{false};  ///< The end has come, which the next step has to know.
-    net::shown_sockets shown_sockets_;
+    // For any thread.
+    std::atomic<bool> shutdown_requested_{
+        false};  ///< Shutdown has begun; read by the next `run_once`.
+    net::socket_registry sockets_;
 
-    // What only the driving thread touches. An operation is always in one of these, also if memory
-    // runs out in the middle of something.
+    // Only for the leader. An operation is always in one of these, also if memory runs out.
     std::optional<boost::asio::ssl::context> tls_;
-    net::front_desk desk_;
-    std::vector<std::shared_ptr<net::task>> news_;
-    std::size_t news_taken_ = 0;
-    std::vector<std::shared_ptr<net::order>> withdrawn_;
-    operation_queue priority_;  ///< To be sent before those that wait.
+    net::submission_queue submissions_;
+    std::vector<std::shared_ptr<net::task>> submitted_;
+    std::size_t submitted_taken_ = 0;
+    std::vector<std::shared_ptr<net::operation>> cancelled_;
+    operation_queue priority_;  ///< Sent before those in `waiting_`.
     operation_queue waiting_;
-    boost::intrusive::multiset<operation, boost::intrusive::key_of_value<operation::deadline_of>>
+    boost::intrusive::multiset<script_operation,
+                               boost::intrusive::key_of_value<script_operation::deadline_of>>
         deadlines_;
-    std::multimap<time_point, std::shared_ptr<operation>> later_;
-    lounge lounge_;
-    std::size_t ended_while_waiting_ = 0;  ///< To be taken out of their queues.
-    std::vector<std::shared_ptr<operation>> ended_;
-    std::vector<std::shared_ptr<operation>> room_for_ended_;  ///< Empty.
+    std::multimap<time_point, std::shared_ptr<script_operation>> deferred_;
+    watcher_map watchers_;
+    std::size_t done_in_queue_ = 0;  ///< To be removed from their queues.
+    std::vector<std::shared_ptr<script_operation>> completed_;
+    std::vector<std::shared_ptr<script_operation>> spare_completed_;  ///< Empty.
     std::size_t admitted_ = 0;
     std::uint64_t last_number_ = 0;
-    std::vector<std::unique_ptr<link>> links_;
-    link* current_ = nullptr;  ///< The one that new operations go to.
-    bool ending_ = false;      ///< The end has come: nothing is put off for long.
-    unsigned failed_connections_ = 0;
-    std::optional<lock_error> why_not_connected_;  ///< Until the next attempt.
-    time_point connect_not_before_{};
-    time_point stay_until_{};  ///< Until then a server that cannot write is not left.
+    std::vector<std::unique_ptr<connection_node>> connections_;
+    connection_node* active_ = nullptr;  ///< The one on which new operations are sent.
+    bool shutting_down_ = false;         ///< Shutdown has begun: nothing is deferred for long.
+    unsigned connect_failures_ = 0;
+    std::optional<lock_error> connect_error_;  ///< Until the next attempt.
+    time_point next_connect_at_{};
+    time_point
+        no_failover_before_{};  ///< Until then the client stays on a server that cannot write.
     std::string call_bytes_;
-    std::vector<const script_input*> inputs_;
+    std::vector<const script_args*> batch_args_;
 };
 
 }  // namespace syncguard::redis

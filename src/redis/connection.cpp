@@ -35,7 +35,7 @@ namespace {
 /// Holds the replies to a good number of operations.
 constexpr std::size_t read_size = 16'384;
 
-constexpr milliseconds patience_after_failed_write{100};
+constexpr milliseconds failed_write_grace{100};
 
 std::string command(const std::vector<std::string_view>& words) {
     std::string bytes;
@@ -45,8 +45,8 @@ std::string command(const std::vector<std::string_view>& words) {
     return bytes;
 }
 
-/// Whether the other side says that it is our certificate it does not like.
-bool is_about_our_certificate(const boost::system::error_code& problem) {
+/// Whether the peer refused our certificate.
+bool is_client_certificate_error(const boost::system::error_code& problem) {
     if (problem.category() != asio::error::get_ssl_category()) return false;
     // NOLINTNEXTLINE(google-runtime-int): OpenSSL's type
     switch (ERR_GET_REASON(static_cast<unsigned long>(problem.value()))) {
@@ -63,48 +63,48 @@ bool is_about_our_certificate(const boost::system::error_code& problem) {
     }
 }
 
-/// A server from before RESP3, or one that does not offer it.
-bool speaks_only_the_old_protocol(std::string_view reply) {
+/// A server without RESP3.
+bool is_resp2_only(std::string_view reply) {
     return reply.starts_with("ERR unknown command") || reply.starts_with("NOPROTO") ||
            reply.starts_with("ERR unknown or unsupported command");
 }
 
 }  // namespace
 
-std::string describe_server(const options& store) {
-    if (!store.unix_socket.empty()) return "Redis at " + store.unix_socket.string();
-    const bool is_ipv6 = store.host.find(':') != std::string::npos;
-    return "Redis at " + (is_ipv6 ? "[" + store.host + "]" : store.host) + ":" +
-           std::to_string(store.port);
+std::string describe_server(const options& opts) {
+    if (!opts.unix_socket.empty()) return "Redis at " + opts.unix_socket.string();
+    const bool is_ipv6 = opts.host.find(':') != std::string::npos;
+    return "Redis at " + (is_ipv6 ? "[" + opts.host + "]" : opts.host) + ":" +
+           std::to_string(opts.port);
 }
 
-connection::connection(asio::io_context& context, const options& store, asio::ssl::context* tls,
-                       net::shown_sockets& shown, listener& told)
+connection::connection(asio::io_context& context, const options& opts, asio::ssl::context* tls,
+                       net::socket_registry& sockets, listener& callbacks)
     : context_(context),
-      store_(store),
+      opts_(opts),
       tls_context_(tls),
-      shown_(shown),
-      told_(&told),
-      where_(describe_server(store)),
+      sockets_(sockets),
+      listener_(&callbacks),
+      server_name_(describe_server(opts)),
       // NOLINTNEXTLINE(bugprone-throw-keyword-missing): it is made while there is memory for it
-      out_of_memory_(error_code::internal, "out of memory on the connection to " + where_),
+      out_of_memory_(error_code::internal, "out of memory on the connection to " + server_name_),
       resolver_(context),
       socket_(context),
-      limit_(context) {}
+      timer_(context) {}
 
 void connection::open() {
-    limit_.expires_after(store_.connect_timeout);
-    limit_.async_wait([self = weak_from_this()](const boost::system::error_code& stopped) {
+    timer_.expires_after(opts_.connect_timeout);
+    timer_.async_wait([self = weak_from_this()](const boost::system::error_code& stopped) {
         const auto alive = self.lock();
         // It may have come due just before it was stopped.
         if (stopped || !alive || alive->established_) return;
         alive->fail_as([&] {
             return lock_error(error_code::network_timeout,
-                              alive->where_ + " did not complete the connection within " +
-                                  std::to_string(alive->store_.connect_timeout.count()) + " ms");
+                              alive->server_name_ + " did not complete the connection within " +
+                                  std::to_string(alive->opts_.connect_timeout.count()) + " ms");
         });
     });
-    asio::co_spawn(context_, live(), asio::detached);
+    asio::co_spawn(context_, run(), asio::detached);
 }
 
 void connection::send(std::string_view commands) {
@@ -115,57 +115,57 @@ void connection::send(std::string_view commands) {
 
 void connection::close() noexcept {
     closed_ = true;
-    told_ = nullptr;
+    listener_ = nullptr;
     close_socket();
     try {
         resolver_.cancel();
-        limit_.cancel();
+        timer_.cancel();
     } catch (const std::exception&) {  // then they end later, and find the connection closed
     }
 }
 
-asio::awaitable<void> connection::live() {
+asio::awaitable<void> connection::run() {
     const auto self = shared_from_this();
     try {
         co_await establish();
         established_ = true;
-        limit_.cancel();
-        if (told_ != nullptr) told_->on_ready();
-        co_await hand_on_replies();
+        timer_.cancel();
+        if (listener_ != nullptr) listener_->on_ready();
+        co_await read_loop();
     } catch (...) {
         fail_as([this] { return current_failure(); });
     }
 }
 
-asio::awaitable<void> connection::hand_on_replies() {
+asio::awaitable<void> connection::read_loop() {
     while (!closed_) {
-        hand_on_whole_messages();
+        dispatch_messages();
         if (!closed_) co_await receive();
     }
 }
 
-void connection::hand_on_whole_messages() {
+void connection::dispatch_messages() {
     while (const auto message = closed_ ? std::nullopt : reader_.next()) {
         if (message->type() == resp::kind::push) {
-            told_->on_push(*message);
+            listener_->on_push(*message);
         } else {
-            told_->on_reply(*message);
+            listener_->on_reply(*message);
         }
     }
 }
 
-bool connection::look() {
+bool connection::try_receive() {
     const auto self = shared_from_this();
     try {
-        if (!receive_now()) return false;
-        hand_on_whole_messages();
+        if (!try_receive_some()) return false;
+        dispatch_messages();
     } catch (...) {
         fail_as([this] { return current_failure(); });
     }
     return true;
 }
 
-bool connection::is_answered_from_this_cpu() {
+bool connection::peer_shares_cpu() {
     if (closed_ || !socket_.is_open()) return false;
     int cpu = -1;
     socklen_t size = sizeof cpu;
@@ -176,30 +176,30 @@ bool connection::is_answered_from_this_cpu() {
 asio::awaitable<void> connection::establish() {
     auto candidates = co_await resolve();
     co_await connect_to_one_of(std::move(candidates));
-    if (tls_context_ != nullptr) co_await secure();
-    co_await greet();
+    if (tls_context_ != nullptr) co_await tls_handshake();
+    co_await handshake();
 }
 
 asio::awaitable<std::vector<connection::endpoint>> connection::resolve() {
     std::vector<endpoint> found;
-    if (!store_.unix_socket.empty()) {
-        found.emplace_back(asio::local::stream_protocol::endpoint(store_.unix_socket.string()));
+    if (!opts_.unix_socket.empty()) {
+        found.emplace_back(asio::local::stream_protocol::endpoint(opts_.unix_socket.string()));
         co_return found;
     }
     boost::system::error_code not_an_address;
-    const auto address = asio::ip::make_address(store_.host, not_an_address);
+    const auto address = asio::ip::make_address(opts_.host, not_an_address);
     if (!not_an_address) {
-        found.emplace_back(asio::ip::tcp::endpoint(address, store_.port));
+        found.emplace_back(asio::ip::tcp::endpoint(address, opts_.port));
         co_return found;
     }
-    // Asked anew for each connection: a name may come to mean another server.
-    const std::string port = std::to_string(store_.port);
+    // Looked up for each connection: a name may come to mean another server.
+    const std::string port = std::to_string(opts_.port);
     boost::system::error_code problem;
     const net::without_signals token(asio::redirect_error(use_awaitable, problem));
-    const auto entries = co_await resolver_.async_resolve(store_.host, port, token);
+    const auto entries = co_await resolver_.async_resolve(opts_.host, port, token);
     if (problem) {
         throw lock_error(error_code::service_unavailable,
-                         "cannot find the host of " + where_ + ": " + problem.message());
+                         "cannot find the host of " + server_name_ + ": " + problem.message());
     }
     for (const auto& entry : entries)
         found.emplace_back(entry.endpoint());
@@ -212,7 +212,7 @@ asio::awaitable<void> connection::connect_to_one_of(std::vector<endpoint> candid
         if (closed_) co_return;
         // Of the time that is left each gets its share, so that a dead address leaves some to the
         // others. For the last one there is the limit of the whole.
-        const auto left = limit_.expiry() - std::chrono::steady_clock::now();
+        const auto left = timer_.expiry() - std::chrono::steady_clock::now();
         const auto share = left / static_cast<int>(candidates.size() - tried);
         const bool is_last = tried + 1 == candidates.size();
         problem = co_await connect_to(candidates[tried], is_last ? 2 * left : share);
@@ -220,11 +220,11 @@ asio::awaitable<void> connection::connect_to_one_of(std::vector<endpoint> candid
     if (closed_) co_return;
     if (problem) {
         throw lock_error(error_code::service_unavailable,
-                         "cannot connect to " + where_ + ": " + problem.message() +
+                         "cannot connect to " + server_name_ + ": " + problem.message() +
                              "; is the server running, and is the address right?");
     }
     socket_.non_blocking(true);
-    if (store_.unix_socket.empty()) {
+    if (opts_.unix_socket.empty()) {
         socket_.set_option(asio::ip::tcp::no_delay(true));
         socket_.set_option(asio::socket_base::keep_alive(true));
     }
@@ -234,7 +234,8 @@ asio::awaitable<boost::system::error_code> connection::connect_to(
     const endpoint& candidate, std::chrono::steady_clock::duration at_most) {
     close_socket();
     const auto protocol = candidate.protocol();
-    if (const auto refused = shown_.open(socket_, protocol, shown_socket_)) co_return refused;
+    if (const auto refused = sockets_.open(socket_, protocol, registered_socket_))
+        co_return refused;
 
     asio::steady_timer limit(context_, at_most);
     const int opened = socket_.native_handle();
@@ -250,28 +251,28 @@ asio::awaitable<boost::system::error_code> connection::connect_to(
     connecting_ = true;
     co_await socket_.async_connect(candidate, token);
     connecting_ = false;
-    if (!problem) register_afresh(protocol, problem);
+    if (!problem) reregister_socket(protocol, problem);
     if (problem == asio::error::operation_aborted) problem = asio::error::timed_out;
     co_return problem;
 }
 
-/// A connection comes about when there is room to write, and Asio would go on to be told of that:
-/// at each wait for something to read, epoll would first tell that there is room to write.
-void connection::register_afresh(const socket::protocol_type& protocol,
-                                 boost::system::error_code& problem) {
-    const net::shown_sockets::no_fork guard(shown_);
+/// Asio registers the socket for write events to connect, and stays registered: each wait for data
+/// would first return because the socket is writable.
+void connection::reregister_socket(const socket::protocol_type& protocol,
+                                   boost::system::error_code& problem) {
+    const net::socket_registry::no_fork guard(sockets_);
     const int number = socket_.release(problem);
     if (problem) return;
     file_descriptor same(number, "socket");
-    shown_.hide(shown_socket_);
+    sockets_.remove(registered_socket_);
     socket_.assign(protocol, same.get(), problem);
-    if (!problem) shown_.show(shown_socket_, same.release());
+    if (!problem) sockets_.add(registered_socket_, same.release());
 }
 
-asio::awaitable<void> connection::secure() {
+asio::awaitable<void> connection::tls_handshake() {
     if (closed_) co_return;
     tls_.emplace(socket_, *tls_context_);
-    net::expect_host(tls_->native_handle(), store_.host);
+    net::expect_host(tls_->native_handle(), opts_.host);
     boost::system::error_code problem;
     auto token = asio::redirect_error(use_awaitable, problem);
     co_await tls_->async_handshake(asio::ssl::stream_base::client, token);
@@ -279,53 +280,53 @@ asio::awaitable<void> connection::secure() {
     const std::string refused = net::certificate_problem(tls_->native_handle());
     if (!refused.empty()) {
         throw lock_error(error_code::auth_failed,
-                         "the certificate of " + where_ + " was refused: " + refused);
+                         "the certificate of " + server_name_ + " was refused: " + refused);
     }
     throw broken(problem);
 }
 
-asio::awaitable<void> connection::greet() {
+asio::awaitable<void> connection::handshake() {
     if (closed_) co_return;
     std::vector<std::string_view> words{"HELLO", "3"};
     if (has_credentials()) {
         std::string_view user = "default";
-        if (!store_.username.empty()) user = store_.username;
-        words.insert(words.end(), {"AUTH", user, store_.password});
+        if (!opts_.username.empty()) user = opts_.username;
+        words.insert(words.end(), {"AUTH", user, opts_.password});
     }
-    if (!store_.client_name.empty()) words.insert(words.end(), {"SETNAME", store_.client_name});
+    if (!opts_.client_name.empty()) words.insert(words.end(), {"SETNAME", opts_.client_name});
     send(command(words));
 
     const auto hello = co_await next_reply();
     if (hello.is_error()) {
-        if (!speaks_only_the_old_protocol(hello.text())) {
-            throw to_lock_error(hello.text(), where_, false);
+        if (!is_resp2_only(hello.text())) {
+            throw to_lock_error(hello.text(), server_name_, false);
         }
-        carries_pushes_ = false;
-        co_await greet_in_old_protocol();
+        supports_push_ = false;
+        co_await handshake_resp2();
     }
-    if (store_.database != 0) {
-        const std::string number = std::to_string(store_.database);
+    if (opts_.database != 0) {
+        const std::string number = std::to_string(opts_.database);
         send(command({"SELECT", number}));
         co_await expect_no_error(false);
     }
 }
 
-asio::awaitable<void> connection::greet_in_old_protocol() {
+asio::awaitable<void> connection::handshake_resp2() {
     if (has_credentials()) {
-        send(store_.username.empty() ? command({"AUTH", store_.password})
-                                     : command({"AUTH", store_.username, store_.password}));
+        send(opts_.username.empty() ? command({"AUTH", opts_.password})
+                                    : command({"AUTH", opts_.username, opts_.password}));
         co_await expect_no_error(true);
     }
-    if (!store_.client_name.empty()) {
-        send(command({"CLIENT", "SETNAME", store_.client_name}));
-        // Only for the convenience of whoever lists the clients.
+    if (!opts_.client_name.empty()) {
+        send(command({"CLIENT", "SETNAME", opts_.client_name}));
+        // Only a convenience for administrators who list the clients.
         (void)co_await next_reply();
     }
 }
 
 asio::awaitable<void> connection::expect_no_error(bool secret) {
     const auto reply = co_await next_reply();
-    if (reply.is_error()) throw to_lock_error(reply.text(), where_, !secret);
+    if (reply.is_error()) throw to_lock_error(reply.text(), server_name_, !secret);
 }
 
 asio::awaitable<resp::value> connection::next_reply() {
@@ -351,15 +352,15 @@ asio::awaitable<void> connection::receive() {
         if (problem) throw broken(problem);
         reader_.commit(count);
     } else {
-        // It waits without a buffer: what comes may also be taken in by a look.
+        // It waits without a buffer: the data may also be received by `try_receive`.
         co_await socket_.async_wait(socket::wait_read, token);
         if (problem) throw broken(problem);
-        if (!closed_) receive_now();
+        if (!closed_) try_receive_some();
     }
 }
 
 /// False if nothing has come.
-bool connection::receive_now() {
+bool connection::try_receive_some() {
     const auto room = reader_.prepare(read_size);
     boost::system::error_code problem;
     const std::size_t count = socket_.receive(asio::buffer(room.data(), room.size()), 0, problem);
@@ -370,7 +371,7 @@ bool connection::receive_now() {
 }
 
 void connection::close_socket() noexcept {
-    shown_.close(socket_, shown_socket_);
+    sockets_.close(socket_, registered_socket_);
 }
 
 void connection::flush() {
@@ -403,14 +404,14 @@ void connection::flush() {
 /// Nothing more can be sent. The reading side may still find the server's reason, for a moment.
 void connection::end_after_failed_write(const boost::system::error_code& problem) {
     writing_failed_ = true;
-    limit_.expires_after(patience_after_failed_write);
-    limit_.async_wait([self = shared_from_this(), problem](const auto& stopped) {
+    timer_.expires_after(failed_write_grace);
+    timer_.async_wait([self = shared_from_this(), problem](const auto& stopped) {
         if (!stopped) self->fail_as([&] { return self->broken(problem); });
     });
 }
 
 bool connection::has_credentials() const noexcept {
-    return !store_.username.empty() || !store_.password.empty();
+    return !opts_.username.empty() || !opts_.password.empty();
 }
 
 template <class MakeError>
@@ -422,22 +423,22 @@ void connection::fail_as(MakeError make) {
     }
 }
 
-void connection::fail(const lock_error& why) {
+void connection::fail(const lock_error& error) {
     if (closed_) return;
-    listener* const told = told_;
+    listener* const callbacks = listener_;
     close();
-    told->on_closed(why);
+    callbacks->on_closed(error);
 }
 
 /// Of the exception that is being handled.
 lock_error connection::current_failure() const {
     try {
         throw;
-    } catch (const lock_error& why) {
-        return why;
-    } catch (const resp::malformed& what) {
+    } catch (const lock_error& error) {
+        return error;
+    } catch (const resp::malformed& violation) {
         return {error_code::internal,
-                where_ + " sent something that is not Redis' protocol (" + what.what() +
+                server_name_ + " sent something that is not Redis' protocol (" + violation.what() +
                     "); the connection was closed",
                 {},
                 std::current_exception()};
@@ -446,20 +447,23 @@ lock_error connection::current_failure() const {
     } catch (const std::bad_alloc&) {
         return out_of_memory_;
     } catch (const std::exception& problem) {
-        return {error_code::internal, where_ + ": " + problem.what(), {}, std::current_exception()};
+        return {error_code::internal,
+                server_name_ + ": " + problem.what(),
+                {},
+                std::current_exception()};
     }
 }
 
 lock_error connection::broken(const boost::system::error_code& problem) const {
-    if (is_about_our_certificate(problem)) {
+    if (is_client_certificate_error(problem)) {
         return {error_code::auth_failed,
-                where_ + " refused the client certificate: " + problem.message()};
+                server_name_ + " refused the client certificate: " + problem.message()};
     }
     if (problem == asio::error::eof || problem == asio::ssl::error::stream_truncated) {
-        return {error_code::service_unavailable, where_ + " closed the connection"};
+        return {error_code::service_unavailable, server_name_ + " closed the connection"};
     }
     return {error_code::service_unavailable,
-            "the connection to " + where_ + " broke: " + problem.message()};
+            "the connection to " + server_name_ + " broke: " + problem.message()};
 }
 
 }  // namespace syncguard::redis

@@ -1,6 +1,7 @@
-/// One connection to a Redis server: it greets, sends bytes, and hands on whole replies.
+/// One connection to a Redis server: makes the handshake, sends bytes, and dispatches whole
+/// replies.
 ///
-/// It knows neither locks nor which reply belongs to what.
+/// It knows neither locks nor which reply belongs to which command.
 #pragma once
 
 #include "net/socket_registry.hpp"
@@ -28,21 +29,21 @@
 namespace syncguard::redis {
 
 /// How messages name the server.
-[[nodiscard]] std::string describe_server(const options& store);
+[[nodiscard]] std::string describe_server(const options& opts);
 
 /// Everything happens on the thread that runs the context.
 class connection : public std::enable_shared_from_this<connection> {
   public:
-    /// Whom the connection tells. None of these is called after `close`.
+    /// Callbacks of a connection. None is called after `close`.
     class listener {
       public:
         virtual void on_ready() = 0;
         /// The value lives as long as the call.
         virtual void on_reply(const resp::value& reply) = 0;
-        /// What the server says unasked; as long as the call.
-        virtual void on_push(const resp::value& news) = 0;
+        /// A push message; it lives as long as the call.
+        virtual void on_push(const resp::value& message) = 0;
         /// The end: the connection could not be made, broke, or made no sense.
-        virtual void on_closed(const lock_error& why) = 0;
+        virtual void on_closed(const lock_error& error) = 0;
 
         listener() = default;
         listener(const listener&) = delete;
@@ -51,8 +52,8 @@ class connection : public std::enable_shared_from_this<connection> {
     };
 
     /// All arguments outlive the connection's use; `tls` is null for none.
-    connection(boost::asio::io_context& context, const options& store,
-               boost::asio::ssl::context* tls, net::shown_sockets& shown, listener& told);
+    connection(boost::asio::io_context& context, const options& opts,
+               boost::asio::ssl::context* tls, net::socket_registry& sockets, listener& callbacks);
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
     ~connection() = default;
@@ -63,25 +64,24 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Sends commands, once it is ready. Bytes that cannot go at once are kept.
     void send(std::string_view commands);
 
-    /// Its socket, where all that can happen is that something comes for `look` to take in; else
-    /// -1.
-    [[nodiscard]] int socket_to_look_at() {
+    /// Its socket, if the only possible event is data for `try_receive`; else -1.
+    [[nodiscard]] int pollable_socket() {
         const bool sends_or_ends = !being_written_.empty() || writing_failed_ || closed_;
         return established_ && !tls_ && !sends_or_ends ? socket_.native_handle() : -1;
     }
 
-    /// Takes in what has come, without waiting: the listener is told before it returns. False if
-    /// nothing has.
-    bool look();
+    /// Receives without waiting, and calls the listener before it returns. False if nothing has
+    /// come.
+    bool try_receive();
 
-    /// Whether what came last was sent from the CPU that this thread is on. Of a server elsewhere
-    /// it tells where the network was served, which is of no consequence.
-    [[nodiscard]] bool is_answered_from_this_cpu();
+    /// Whether what came last was sent from the CPU that this thread is on. For a server on another
+    /// host this is the CPU of the network interrupt, which does no harm.
+    [[nodiscard]] bool peer_shares_cpu();
 
-    /// Whether the server can say something unasked. Known once it is ready.
-    [[nodiscard]] bool carries_pushes() const noexcept { return carries_pushes_; }
+    /// Whether the server can send push messages. Known once it is ready.
+    [[nodiscard]] bool supports_push() const noexcept { return supports_push_; }
 
-    /// Ends it without another word to the listener.
+    /// Closes it without another callback.
     void close() noexcept;
 
   private:
@@ -90,52 +90,53 @@ class connection : public std::enable_shared_from_this<connection> {
     template <class T>
     using awaitable = boost::asio::awaitable<T>;
 
-    awaitable<void> live();
-    awaitable<void> hand_on_replies();
-    void hand_on_whole_messages();
+    awaitable<void> run();
+    awaitable<void> read_loop();
+    void dispatch_messages();
     awaitable<void> establish();
     awaitable<std::vector<endpoint>> resolve();
     awaitable<void> connect_to_one_of(std::vector<endpoint> candidates);
     awaitable<boost::system::error_code> connect_to(const endpoint& candidate,
                                                     std::chrono::steady_clock::duration at_most);
-    void register_afresh(const socket::protocol_type& protocol, boost::system::error_code& problem);
-    awaitable<void> secure();
-    awaitable<void> greet();
-    awaitable<void> greet_in_old_protocol();
+    void reregister_socket(const socket::protocol_type& protocol,
+                           boost::system::error_code& problem);
+    awaitable<void> tls_handshake();
+    awaitable<void> handshake();
+    awaitable<void> handshake_resp2();
     awaitable<void> expect_no_error(bool secret);
     awaitable<resp::value> next_reply();
     awaitable<void> receive();
-    bool receive_now();
+    bool try_receive_some();
     void close_socket() noexcept;
     void flush();
     void end_after_failed_write(const boost::system::error_code& problem);
     [[nodiscard]] bool has_credentials() const noexcept;
-    /// With what `make` returns, or for want of memory to say so.
+    /// With the error that `make` returns, or out of memory.
     template <class MakeError>
     void fail_as(MakeError make);
-    void fail(const lock_error& why);
+    void fail(const lock_error& error);
     [[nodiscard]] lock_error current_failure() const;
     [[nodiscard]] lock_error broken(const boost::system::error_code& problem) const;
 
     boost::asio::io_context& context_;
-    const options& store_;
+    const options& opts_;
     boost::asio::ssl::context* const tls_context_;
-    net::shown_sockets& shown_;
-    listener* told_;
-    const std::string where_;
+    net::socket_registry& sockets_;
+    listener* listener_;
+    const std::string server_name_;
     const lock_error out_of_memory_;
 
     boost::asio::ip::tcp::resolver resolver_;
-    net::shown_socket shown_socket_;
+    net::registered_socket registered_socket_;
     socket socket_;
     std::optional<boost::asio::ssl::stream<socket&>> tls_;
-    boost::asio::steady_timer limit_;  ///< Of whatever must not last.
+    boost::asio::steady_timer timer_;  ///< Limits the connect, and the rest after a failed write.
     resp::reader reader_;
     std::string outgoing_;
     std::string being_written_;
     bool connecting_ = false;
     bool established_ = false;
-    bool carries_pushes_ = true;  ///< Not in the old protocol.
+    bool supports_push_ = true;  ///< Not in RESP2.
     bool writing_failed_ = false;
     bool closed_ = false;
 };

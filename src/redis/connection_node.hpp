@@ -1,4 +1,4 @@
-/// A connection as its client sees it: with the calls that wait for their answers.
+/// The state of one connection in its client, with the calls in flight.
 #pragma once
 
 #include "redis/client.hpp"
@@ -10,39 +10,39 @@
 
 namespace syncguard::redis {
 
-class link final : public connection::listener {
+class connection_node final : public connection::listener {
   public:
-    explicit link(client& owner) : owner_(owner) {}
-    link(const link&) = delete;
-    link& operator=(const link&) = delete;
-    ~link() override {
-        if (wire) wire->close();
+    explicit connection_node(client& owner) : owner_(owner) {}
+    connection_node(const connection_node&) = delete;
+    connection_node& operator=(const connection_node&) = delete;
+    ~connection_node() override {
+        if (conn) conn->close();
     }
 
-    std::shared_ptr<connection> wire;
+    std::shared_ptr<connection> conn;
     bool ready = false;
-    /// Cleared by the server's saying so.
+    /// Cleared when the server says that it is not.
     bool script_is_known = true;
     /// The server refused a call, which is to be sent again, and calls that were sent after it are
     /// not answered yet: nothing is sent until they are, so that those also refused keep their
     /// order.
-    bool drains = false;
+    bool resends_first = false;
     /// An operation was not answered by its deadline: nothing is sent until all answers have come.
-    bool is_late = false;
+    bool has_late_reply = false;
     /// The time of the latest answer, or of the first call that was sent when no answer was
     /// outstanding.
     time_point silent_since{};
-    bool retired = false;
-    time_point keep_until{};  ///< Once it is retired.
-    enum class tracking { not_asked_for, on, refused };
-    /// Whether the server tells of changes of the keys that it is asked to watch.
-    tracking tracks = tracking::not_asked_for;
+    bool draining = false;
+    time_point drain_until{};  ///< Once it is draining.
+    enum class tracking_state { off, on, unsupported };
+    /// Whether the server reports changes of watched keys.
+    tracking_state tracking = tracking_state::off;
     /// In the order in which the answers will come.
-    std::deque<sent_call> in_flight;
+    std::deque<in_flight_call> in_flight;
 
-    /// Whether nothing may be sent until the calls under way are answered.
-    [[nodiscard]] bool must_drain() const noexcept {
-        return (drains || is_late) && !in_flight.empty();
+    /// Whether nothing may be sent until the calls in flight are answered.
+    [[nodiscard]] bool must_await_replies() const noexcept {
+        return (resends_first || has_late_reply) && !in_flight.empty();
     }
 
     [[nodiscard]] std::size_t operations() const noexcept {
@@ -55,11 +55,11 @@ class link final : public connection::listener {
   private:
     void on_ready() override {
         ready = true;
-        if (!wire->carries_pushes()) tracks = tracking::refused;
+        if (!conn->supports_push()) tracking = tracking_state::unsupported;
     }
     void on_reply(const resp::value& reply) override { owner_.on_reply(*this, reply); }
-    void on_push(const resp::value& news) override { owner_.on_push(news); }
-    void on_closed(const lock_error& why) override { owner_.on_closed(*this, why); }
+    void on_push(const resp::value& message) override { owner_.on_push(message); }
+    void on_closed(const lock_error& error) override { owner_.on_closed(*this, error); }
 
     client& owner_;
 };

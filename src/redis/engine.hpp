@@ -1,5 +1,5 @@
-/// The store in a Redis server: validates, encodes, sends, decodes; and cleans up behind
-/// acquisitions that nobody heard the end of.
+/// The Redis engine: validates, encodes, sends, decodes; and releases acquisitions of unknown
+/// outcome.
 #pragma once
 
 #include "net/client_engine.hpp"
@@ -16,15 +16,15 @@ namespace syncguard::redis {
 
 class redis_engine : public net::client_engine<client, lock_operation> {
   public:
-    explicit redis_engine(const options& store);
+    explicit redis_engine(const options& opts);
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
     [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
 
   private:
-    [[nodiscard]] std::shared_ptr<lock_operation> make_operation(const request& what,
+    [[nodiscard]] std::shared_ptr<lock_operation> make_operation(const request& req,
                                                                  const call_limits& limits,
-                                                                 completion done) override;
+                                                                 completion handler) override;
 
     const bool cleanup_in_is_locked_;
     const std::shared_ptr<const key_space> keys_;

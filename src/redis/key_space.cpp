@@ -21,8 +21,8 @@ constexpr storage_key_budget unlimited{.limit_bytes = std::numeric_limits<std::s
 constexpr std::string_view index_word = "id:";
 constexpr std::string_view fence_word = "fence:";
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
 std::string_view without_trailing_colons(std::string_view prefix) noexcept {
@@ -55,7 +55,7 @@ key_space::key_space(std::string_view prefix) : prefix_(without_trailing_colons(
     const std::size_t room = budget.limit_bytes - budget.reserve_bytes;
     hashes_names_ = lock_prefix_.size() + reserved_beginning_.size() + max_key_length_bytes > room;
     if (is_ascii(prefix_) && fence_prefix_.size() < room) {
-        longest_plain_key_ = room - fence_prefix_.size();
+        max_raw_key_length_ = room - fence_prefix_.size();
     }
 }
 
@@ -68,9 +68,9 @@ std::string key_space::fence_key(std::string_view lock_key) const {
     return make_fence_key(prefix_, lock_key, budget);
 }
 
-bool key_space::has_plain_names(std::string_view key) const {
+bool key_space::uses_raw_key(std::string_view key) const {
     refuse_reserved(key);
-    return key.size() <= longest_plain_key_ && is_ascii(key);
+    return key.size() <= max_raw_key_length_ && is_ascii(key);
 }
 
 void key_space::refuse_reserved(std::string_view key) const {

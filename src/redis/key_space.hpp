@@ -19,9 +19,9 @@ class key_space {
     [[nodiscard]] std::string lock_key(std::string_view key) const;
     [[nodiscard]] std::string fence_key(std::string_view lock_key) const;
 
-    /// Whether the names of this key's lock and counter are simply what such names begin with, and
-    /// the key. Throws as `lock_key`.
-    [[nodiscard]] bool has_plain_names(std::string_view key) const;
+    /// Whether the names of this key's lock and counter are their prefixes and the unchanged key.
+    /// Throws as `lock_key`.
+    [[nodiscard]] bool uses_raw_key(std::string_view key) const;
     [[nodiscard]] const std::string& lock_prefix() const noexcept { return lock_prefix_; }
     [[nodiscard]] const std::string& fence_prefix() const noexcept { return fence_prefix_; }
 
@@ -34,7 +34,7 @@ class key_space {
     std::string prefix_;
     std::string lock_prefix_;
     std::string fence_prefix_;
-    std::size_t longest_plain_key_ = 0;
+    std::size_t max_raw_key_length_ = 0;
     std::string index_prefix_;
     std::string reserved_beginning_;
     bool hashes_names_ = false;  ///< Of the longest keys, at least.

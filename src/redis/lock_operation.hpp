@@ -1,5 +1,5 @@
-/// A request on its way through the client, and the release that follows an acquisition whose fate
-/// is unknown.
+/// A request on its way through the client, and the release that follows an acquisition of unknown
+/// outcome.
 #pragma once
 
 #include "net/priority.hpp"
@@ -18,47 +18,47 @@
 
 namespace syncguard::redis {
 
-class lock_operation : public operation {
+class lock_operation : public script_operation {
   public:
-    /// `done` is empty for a caller who waits and then calls `result`.
-    lock_operation(const request& what, const call_limits& limits, bool cleanup,
-                   std::shared_ptr<const key_space> keys, const std::shared_ptr<client>& by,
-                   completion done);
+    /// `handler` is empty for a blocking caller, who then calls `result`.
+    lock_operation(const request& req, const call_limits& limits, bool cleanup,
+                   std::shared_ptr<const key_space> keys, const std::shared_ptr<client>& owner,
+                   completion handler);
 
     /// Lets a stop request cancel it, until it has ended.
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
-    [[nodiscard]] outcome result() { return inquiry_.result(); }
+    [[nodiscard]] outcome result() { return promise_.result(); }
 
-    /// Nobody will ask for the outcome: what was acquired, or will have been, is to be released.
-    void abandon() noexcept;
+    /// The caller is gone: a lock that was acquired, or will have been, is released.
+    void detach_caller() noexcept;
 
   private:
-    void answer(const script_reply& reply) noexcept override;
-    void fail(const lock_error& why) noexcept override;
-    void given_up_when_sent() noexcept override;
-    void answer_late(const script_reply& reply) noexcept override;
-    void lose() noexcept override;
-    void announce() noexcept override;
-    [[nodiscard]] bool calls_back() const noexcept override { return inquiry_.calls_back(); }
-    [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(what_); }
-    [[nodiscard]] bool lingers(time_point now) const noexcept override;
-    void about_to_be_sent(lease_clock::time_point now) noexcept override;
-    [[nodiscard]] std::optional<patience> wait_after(const script_reply& reply,
-                                                     bool notified) override;
+    void on_response(const script_reply& reply) noexcept override;
+    void on_error(const lock_error& error) noexcept override;
+    void on_abandoned() noexcept override;
+    void on_late_response(const script_reply& reply) noexcept override;
+    void on_outcome_unknown() noexcept override;
+    void deliver() noexcept override;
+    [[nodiscard]] bool has_handler() const noexcept override { return promise_.has_handler(); }
+    [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(req_); }
+    [[nodiscard]] bool wants_watch(time_point now) const noexcept override;
+    void before_send(lease_clock::time_point now) noexcept override;
+    [[nodiscard]] std::optional<watch_request> watch_after(const script_reply& reply,
+                                                           bool notified) override;
 
-    void undo(background_release::absence not_found) noexcept;
+    void release_in_background(background_release::absence not_found) noexcept;
 
-    const request what_;
+    const request req_;
     const std::shared_ptr<const key_space> keys_;
     const std::weak_ptr<client> client_;
-    net::inquiry inquiry_;
+    net::result_promise promise_;
     lease_clock::time_point sent_at_;
-    /// Of an acquisition that lingers. The request's key is gone where its caller has given up.
+    /// Of an acquisition that may watch. The request's key is gone after its caller has returned.
     std::string lock_key_;
-    unix_time seen_expiry_{};  ///< Of the lock that it waits for, by the last answer.
-    milliseconds pause_{0};    ///< The last one before it watched the key again.
+    unix_time seen_expiry_{};      ///< Of the lock that it waits for, by the last answer.
+    milliseconds retry_delay_{0};  ///< The last one before it watched the key again.
 };
 
 }  // namespace syncguard::redis

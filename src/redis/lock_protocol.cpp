@@ -21,32 +21,32 @@ namespace json = boost::json;
 
 namespace {
 
-/// Puts the input of one operation together: all keys, then its arguments.
-class input_builder {
+/// Builds the arguments of one operation: all keys, then the rest.
+class args_builder {
   public:
-    explicit input_builder(const script_kind& kind, bool acquires = false)
-        : input_{.kind = kind, .acquires = acquires} {
-        input_.bytes.reserve(usual_size);
+    explicit args_builder(const batch_key& kind, bool acquires = false)
+        : args_{.kind = kind, .acquires = acquires} {
+        args_.bytes.reserve(usual_size);
     }
 
     using parts = std::initializer_list<std::string_view>;
 
-    input_builder& key(parts text) {
-        resp::append_bulk(input_.bytes, text);
-        input_.ends_of_keys[input_.key_count++] = input_.bytes.size();
+    args_builder& key(parts text) {
+        resp::append_bulk(args_.bytes, text);
+        args_.ends_of_keys[args_.key_count++] = args_.bytes.size();
         return *this;
     }
-    input_builder& argument(parts text) {
-        resp::append_bulk(input_.bytes, text);
-        ++input_.argument_count;
+    args_builder& argument(parts text) {
+        resp::append_bulk(args_.bytes, text);
+        ++args_.argument_count;
         return *this;
     }
-    [[nodiscard]] script_input take() { return std::move(input_); }
+    [[nodiscard]] script_args take() { return std::move(args_); }
 
   private:
     static constexpr std::size_t usual_size = 192;
 
-    script_input input_;
+    script_args args_;
 };
 
 /// Whether a text is, between quotes, the same in JSON.
@@ -60,63 +60,63 @@ struct encoder {
     const key_space& keys;
     bool cleanup;
 
-    script_input operator()(const acquire_request& what) const {
-        const std::string_view id = what.id.str();
-        if (keys.has_plain_names(what.key) && is_plain(what.key)) {
-            return input_builder({.action = script_action::acquire_plain, .ttl = what.ttl}, true)
-                .key({keys.lock_prefix(), what.key})
+    script_args operator()(const acquire_request& req) const {
+        const std::string_view id = req.id.str();
+        if (keys.uses_raw_key(req.key) && is_plain(req.key)) {
+            return args_builder({.action = script_action::acquire_raw_key, .ttl = req.ttl}, true)
+                .key({keys.lock_prefix(), req.key})
                 .key({keys.index_prefix(), id})
-                .key({keys.fence_prefix(), what.key})
+                .key({keys.fence_prefix(), req.key})
                 .take();
         }
-        const std::string lock_key = keys.lock_key(what.key);
-        const std::string quoted = json::serialize(json::string_view(what.key));
-        return input_builder({.action = script_action::acquire, .ttl = what.ttl}, true)
+        const std::string lock_key = keys.lock_key(req.key);
+        const std::string quoted = json::serialize(json::string_view(req.key));
+        return args_builder({.action = script_action::acquire, .ttl = req.ttl}, true)
             .key({lock_key})
             .key({keys.index_prefix(), id})
             .key({keys.fence_key(lock_key)})
             .argument({std::string_view(quoted).substr(1, quoted.size() - 2)})
             .take();
     }
-    script_input operator()(const release_request& what) const {
-        return owned(what, {.action = what.key.empty() ? script_action::release
-                                                       : script_action::release_known});
+    script_args operator()(const release_request& req) const {
+        return owned(req, {.action = req.key.empty() ? script_action::release
+                                                     : script_action::release_by_key});
     }
-    script_input operator()(const extend_request& what) const {
+    script_args operator()(const extend_request& req) const {
         return owned(
-            what, {.action = what.key.empty() ? script_action::extend : script_action::extend_known,
-                   .ttl = what.ttl});
+            req, {.action = req.key.empty() ? script_action::extend : script_action::extend_by_key,
+                  .ttl = req.ttl});
     }
-    script_input operator()(const is_locked_request& what) const {
+    script_args operator()(const is_locked_request& req) const {
         const std::string_view prefix = keys.index_prefix();
-        return input_builder(
+        return args_builder(
                    {.action = script_action::is_locked, .index_prefix = cleanup ? prefix : ""})
-            .key({keys.lock_key(what.key)})
+            .key({keys.lock_key(req.key)})
             .take();
     }
-    script_input operator()(const key_lookup_request& what) const {
-        return input_builder({.action = script_action::lookup_key})
-            .key({keys.lock_key(what.key)})
+    script_args operator()(const key_lookup_request& req) const {
+        return args_builder({.action = script_action::lookup_key})
+            .key({keys.lock_key(req.key)})
             .take();
     }
-    script_input operator()(const id_lookup_request& what) const {
-        return input_builder({.action = script_action::lookup_id})
-            .key({keys.index_prefix(), what.id.str()})
+    script_args operator()(const id_lookup_request& req) const {
+        return args_builder({.action = script_action::lookup_id})
+            .key({keys.index_prefix(), req.id.str()})
             .take();
     }
 
     /// What is done to a lock by its id: with its key where that is known.
     template <class Request>
-    script_input owned(const Request& what, const script_kind& kind) const {
-        input_builder input(kind);
-        if (what.key.empty()) {
+    script_args owned(const Request& req, const batch_key& kind) const {
+        args_builder args(kind);
+        if (req.key.empty()) {
             // The index leads there.
-        } else if (keys.has_plain_names(what.key)) {
-            input.key({keys.lock_prefix(), what.key});
+        } else if (keys.uses_raw_key(req.key)) {
+            args.key({keys.lock_prefix(), req.key});
         } else {
-            input.key({keys.lock_key(what.key)});
+            args.key({keys.lock_key(req.key)});
         }
-        return input.key({keys.index_prefix(), what.id.str()}).take();
+        return args.key({keys.index_prefix(), req.id.str()}).take();
     }
 };
 
@@ -158,11 +158,11 @@ std::optional<lock_record> read_record(std::string_view stored) {
 struct decoder {
     const resp::value& reply;
     unix_time server_time;
-    const std::string& where;
+    const std::string& server_name;
 
     [[noreturn]] void refuse() const {
         throw lock_error(error_code::internal,
-                         where + " gave an answer that the lock script does not give");
+                         server_name + " gave an answer that the lock script does not give");
     }
     [[nodiscard]] std::int64_t code() const {
         if (reply.type() != resp::kind::integer) refuse();
@@ -185,7 +185,7 @@ struct decoder {
         auto record = read_record(reply.text());
         if (!record) {
             throw lock_error(error_code::invalid_argument,
-                             "the lock that is stored in " + where +
+                             "the lock that is stored in " + server_name +
                                  " lacks something or was written by another version");
         }
         return outcome::found(*std::move(record));
@@ -197,7 +197,7 @@ struct decoder {
         return server_time + time;
     }
 
-    outcome operator()(const acquire_request& what) const {
+    outcome operator()(const acquire_request& req) const {
         const auto counter = code();
         if (counter == std::numeric_limits<std::int64_t>::min()) refuse();
         if (counter <= 0) {
@@ -207,31 +207,31 @@ struct decoder {
         }
         if (counter > std::int64_t{fence::max_counter}) refuse();
         const auto token = fence::from_counter(static_cast<std::uint64_t>(counter));
-        return outcome::granted(end_of(what.ttl), token);
+        return outcome::granted(end_of(req.ttl), token);
     }
-    outcome operator()(const release_request& /*what*/) const {
+    outcome operator()(const release_request& /*req*/) const {
         return code() == 1 ? outcome::done() : not_owned();
     }
-    outcome operator()(const extend_request& what) const {
-        return code() == 1 ? outcome::extended(end_of(what.ttl)) : not_owned();
+    outcome operator()(const extend_request& req) const {
+        return code() == 1 ? outcome::extended(end_of(req.ttl)) : not_owned();
     }
-    outcome operator()(const is_locked_request& /*what*/) const {
+    outcome operator()(const is_locked_request& /*req*/) const {
         if (code() != 0 && code() != 1) refuse();
         return outcome::yes_or_no(code() == 1);
     }
-    outcome operator()(const key_lookup_request& /*what*/) const { return lookup(); }
-    outcome operator()(const id_lookup_request& /*what*/) const { return lookup(); }
+    outcome operator()(const key_lookup_request& /*req*/) const { return lookup(); }
+    outcome operator()(const id_lookup_request& /*req*/) const { return lookup(); }
 };
 
 }  // namespace
 
-script_input encode(const request& what, const key_space& keys, bool cleanup) {
-    return std::visit(encoder{keys, cleanup}, what);
+script_args encode(const request& req, const key_space& keys, bool cleanup) {
+    return std::visit(encoder{keys, cleanup}, req);
 }
 
-outcome decode(const request& what, const script_reply& reply, const std::string& where) {
-    if (reply.value.is_error()) throw to_lock_error(reply.value.text(), where);
-    return std::visit(decoder{reply.value, reply.server_time, where}, what);
+outcome decode(const request& req, const script_reply& reply, const std::string& server_name) {
+    if (reply.value.is_error()) throw to_lock_error(reply.value.text(), server_name);
+    return std::visit(decoder{reply.value, reply.server_time, server_name}, req);
 }
 
 }  // namespace syncguard::redis

@@ -1,4 +1,4 @@
-/// Requests as input of the lock script, and its replies as outcomes. Pure: no I/O.
+/// Requests as arguments of the lock script, and its replies as outcomes. Pure: no I/O.
 #pragma once
 
 #include "redis/key_space.hpp"
@@ -11,11 +11,11 @@
 namespace syncguard::redis {
 
 /// Throws `lock_error` (invalid_argument) for a reserved key.
-[[nodiscard]] script_input encode(const request& what, const key_space& keys, bool cleanup);
+[[nodiscard]] script_args encode(const request& req, const key_space& keys, bool cleanup);
 
-/// What the script answered to `what`. Throws `lock_error` if it is an error, or not an answer that
-/// the script gives; messages name the server by `where`.
-[[nodiscard]] outcome decode(const request& what, const script_reply& reply,
-                             const std::string& where);
+/// The reply of the script to `req`. Throws `lock_error` if it is an error, or not a reply that the
+/// script gives; messages contain `server_name`.
+[[nodiscard]] outcome decode(const request& req, const script_reply& reply,
+                             const std::string& server_name);
 
 }  // namespace syncguard::redis

@@ -11,21 +11,21 @@ namespace syncguard::redis {
 
 namespace {
 
-using inputs = std::span<const script_input* const>;
+using args_list = std::span<const script_args* const>;
 
 std::string_view name_of(script_action action) {
     switch (action) {
         case script_action::acquire:
             return "acquire";
-        case script_action::acquire_plain:
+        case script_action::acquire_raw_key:
             return "acquire_plain";
         case script_action::release:
             return "release";
-        case script_action::release_known:
+        case script_action::release_by_key:
             return "release_known";
         case script_action::extend:
             return "extend";
-        case script_action::extend_known:
+        case script_action::extend_by_key:
             return "extend_known";
         case script_action::is_locked:
             return "is_locked";
@@ -38,8 +38,8 @@ std::string_view name_of(script_action action) {
 }
 
 /// Neighbours of the same kind.
-std::vector<inputs> groups_of(inputs operations) {
-    std::vector<inputs> groups;
+std::vector<args_list> groups_of(args_list operations) {
+    std::vector<args_list> groups;
     for (auto begin = operations.begin(); begin != operations.end();) {
         const auto& kind = (*begin)->kind;
         const auto end = std::find_if(begin, operations.end(),
@@ -51,28 +51,28 @@ std::vector<inputs> groups_of(inputs operations) {
 }
 
 /// Name, what they share, and how many they are.
-constexpr std::size_t arguments_of_a_group = 3;
+constexpr std::size_t arguments_per_group = 3;
 
 }  // namespace
 
-bool comes_before(const script_input& one, const script_input& other) noexcept {
+bool batch_order(const script_args& one, const script_args& other) noexcept {
     if (one.acquires != other.acquires) return other.acquires;
     return one.acquires && one.kind < other.kind;
 }
 
-bool extend_same_lock(const script_input& one, const script_input& other) noexcept {
-    const auto extends = [](const script_input& input) {
-        return input.kind.action == script_action::extend ||
-               input.kind.action == script_action::extend_known;
+bool extend_same_lock(const script_args& one, const script_args& other) noexcept {
+    const auto extends = [](const script_args& args) {
+        return args.kind.action == script_action::extend ||
+               args.kind.action == script_action::extend_by_key;
     };
-    const auto index_key = [](const script_input& input) { return input.key(input.key_count - 1); };
+    const auto index_key = [](const script_args& args) { return args.key(args.key_count - 1); };
     return extends(one) && extends(other) && index_key(one) == index_key(other);
 }
 
-void append_call(std::string& out, inputs operations, bool script_is_known) {
+void append_evalsha(std::string& out, args_list operations, bool script_is_known) {
     const auto groups = groups_of(operations);
     std::size_t keys = 0;
-    std::size_t arguments = groups.size() * arguments_of_a_group;
+    std::size_t arguments = groups.size() * arguments_per_group;
     for (const auto* each : operations) {
         keys += each->key_count;
         arguments += each->argument_count;

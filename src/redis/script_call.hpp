@@ -1,4 +1,4 @@
-/// What goes into a call of the lock script for one operation, and what comes out of it.
+/// Arguments and reply of one operation in a call of the lock script.
 #pragma once
 
 #include "redis/resp/value.hpp"
@@ -16,36 +16,36 @@
 
 namespace syncguard::redis {
 
-/// What the script can do, under the same names there.
+/// The actions of the script; `name_of` has their names there.
 enum class script_action : std::uint8_t {
     acquire,
-    acquire_plain,
+    acquire_raw_key,
     release,
-    release_known,
+    release_by_key,
     extend,
-    extend_known,
+    extend_by_key,
     is_locked,
     lookup_key,
     lookup_id,
 };
 
-/// What operations have in common that go as a group.
-struct script_kind {
+/// What all operations of a group share.
+struct batch_key {
     script_action action;
     std::optional<milliseconds> ttl{};
     std::string_view index_prefix{};  ///< The key space's.
 
-    friend auto operator<=>(const script_kind&, const script_kind&) noexcept = default;
+    friend auto operator<=>(const batch_key&, const batch_key&) noexcept = default;
 };
 
 /// What one operation adds to a call of the script.
-struct script_input {
-    static constexpr std::size_t most_keys = 3;
+struct script_args {
+    static constexpr std::size_t max_keys = 3;
 
-    script_kind kind;
+    batch_key kind;
     bool acquires = false;
     std::string bytes{};  ///< Encoded: first the keys, then the arguments of its own.
-    std::array<std::size_t, most_keys> ends_of_keys{};
+    std::array<std::size_t, max_keys> ends_of_keys{};
     std::size_t key_count = 0;
     std::size_t argument_count = 0;
 
@@ -64,17 +64,17 @@ struct script_input {
     }
 };
 
-/// The order in a call. Acquisitions come after all else, so that they find free what a release of
-/// the same call gives up; among them those of a kind stand side by side. All else stays as it was.
-[[nodiscard]] bool comes_before(const script_input& one, const script_input& other) noexcept;
+/// The order in a batch. Acquisitions come last, so that they find keys free that the same batch
+/// releases; among them those of the same kind are adjacent. All other operations keep their order.
+[[nodiscard]] bool batch_order(const script_args& one, const script_args& other) noexcept;
 
 /// Whether both extend the same lock.
-[[nodiscard]] bool extend_same_lock(const script_input& one, const script_input& other) noexcept;
+[[nodiscard]] bool extend_same_lock(const script_args& one, const script_args& other) noexcept;
 
 /// Appends a call of the script that performs these. Neighbours of the same kind make a group.
 /// Where the server may not know the script, its text goes along.
-void append_call(std::string& out, std::span<const script_input* const> operations,
-                 bool script_is_known);
+void append_evalsha(std::string& out, std::span<const script_args* const> operations,
+                    bool script_is_known);
 
 /// What the script said about one operation.
 struct script_reply {

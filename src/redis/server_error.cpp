@@ -18,7 +18,7 @@ struct known_error {
     std::string_view begins_with;
     error_code code;
     /// The command was refused before it did anything, or the operation before it locked.
-    bool refusal;
+    bool no_effect;
     std::string_view advice;
 };
 
@@ -121,26 +121,26 @@ const known_error* find(std::string_view whole_reply) noexcept {
     return found == known_errors.end() ? nullptr : found;
 }
 
-constexpr std::size_t longest_quote = 200;
+constexpr std::size_t max_quote_length = 200;
 
 /// What may be repeated of a reply: what follows these words are keys and lock ids.
 std::string_view quotable(std::string_view reply) noexcept {
-    return reply.substr(0, std::min(reply.find(", with args beginning with"), longest_quote));
+    return reply.substr(0, std::min(reply.find(", with args beginning with"), max_quote_length));
 }
 
 }  // namespace
 
 error_code code_of(std::string_view reply) noexcept {
-    const auto* const known = find(reply);
-    return known == nullptr ? error_code::internal : known->code;
+    const auto* const match = find(reply);
+    return match == nullptr ? error_code::internal : match->code;
 }
 
-bool is_refusal(std::string_view reply) noexcept {
-    const auto* const known = find(reply);
-    return known != nullptr && known->refusal;
+bool had_no_effect(std::string_view reply) noexcept {
+    const auto* const match = find(reply);
+    return match != nullptr && match->no_effect;
 }
 
-bool may_concern_one_key(std::string_view reply) noexcept {
+bool may_be_one_operation(std::string_view reply) noexcept {
     const std::string_view word = first_word(without_place(reply));
     return word == "NOPERM" || word == "CROSSSLOT" || word == "MOVED" || word == "ASK" ||
            word == "TRYAGAIN";
@@ -152,11 +152,11 @@ bool may_have_failed_over(std::string_view reply) noexcept {
            word == "NOREPLICAS" || word == "CLUSTERDOWN";
 }
 
-lock_error to_lock_error(std::string_view reply, const std::string& where, bool quote) {
-    const auto* const known = find(reply);
-    std::string message = where + " answered ";
+lock_error to_lock_error(std::string_view reply, const std::string& server_name, bool quote) {
+    const auto* const match = find(reply);
+    std::string message = server_name + " answered ";
     message += quote ? quotable(without_place(reply)) : first_word(reply);
-    if (known != nullptr && !known->advice.empty()) message.append(": ").append(known->advice);
+    if (match != nullptr && !match->advice.empty()) message.append(": ").append(match->advice);
     return {code_of(reply), message};
 }
 

@@ -12,17 +12,17 @@ namespace syncguard::redis {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
 template <class Number>
-Number number_in(std::string_view text, const char* what, Number least, Number most) {
+Number number_in(std::string_view text, const char* name, Number least, Number most) {
     Number value{};
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (problem != std::errc{} || end != text.data() + text.size() || value < least ||
         value > most) {
-        refuse(std::string("the ") + what + " in a Redis URL is a number from " +
+        refuse(std::string("the ") + name + " in a Redis URL is a number from " +
                std::to_string(least) + " to " + std::to_string(most));
     }
     return value;
@@ -62,7 +62,7 @@ void read_host_and_port(std::string_view text, options& read) {
     }
 }
 
-void read_place(const backend_url& url, options& read) {
+void read_address(const backend_url& url, options& read) {
     std::string_view body = url.body();
     if (!body.starts_with("//")) {
         refuse("a Redis URL begins with redis://, rediss:// or redis+unix://");
@@ -89,9 +89,9 @@ void read_place(const backend_url& url, options& read) {
     }
 }
 
-milliseconds timeout_in(std::string_view text, const char* what) {
+milliseconds timeout_in(std::string_view text, const char* name) {
     constexpr std::int64_t a_day = 86'400'000;
-    return milliseconds(number_in<std::int64_t>(text, what, 1, a_day));
+    return milliseconds(number_in<std::int64_t>(text, name, 1, a_day));
 }
 
 void read_option(std::string_view name, const std::string& value, options& read) {
@@ -136,7 +136,7 @@ options parse_url(std::string_view url) {
     } else if (parts.scheme() != "redis" && parts.scheme() != "redis+unix") {
         refuse("a Redis URL begins with redis://, rediss:// or redis+unix://");
     }
-    read_place(parts, read);
+    read_address(parts, read);
     for (const auto& [name, value] : parts.options())
         read_option(name, value, read);
     return read;

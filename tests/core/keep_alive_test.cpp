@@ -216,8 +216,8 @@ TEST(loss, is_told_once_when_the_deadline_passes_with_the_last_failure_as_its_ca
     const auto token = lease.stop_token();
     EXPECT_TRUE(eventually([&] { return losses.any() && token.stop_requested(); }));
     EXPECT_FALSE(lease.valid());
-    EXPECT_EQ(losses.first().what.reason, loss_reason::expired);
-    EXPECT_EQ(text_of(losses.first().what.cause), "unplugged");
+    EXPECT_EQ(losses.first().event.reason, loss_reason::expired);
+    EXPECT_EQ(text_of(losses.first().event.cause), "unplugged");
     // The store may still have it.
     EXPECT_TRUE(lease.release().ok);
     EXPECT_EQ(losses.losses().size(), 1U);
@@ -229,8 +229,8 @@ TEST(loss, is_told_without_renewals_too) {
     auto lease = store.acquire(50ms);
     lease.on_lost(losses.handler());
     EXPECT_TRUE(eventually([&] { return losses.any(); }));
-    EXPECT_EQ(losses.first().what.reason, loss_reason::expired);
-    EXPECT_FALSE(losses.first().what.cause);
+    EXPECT_EQ(losses.first().event.reason, loss_reason::expired);
+    EXPECT_FALSE(losses.first().event.cause);
     EXPECT_EQ(store.extends(), 0);
 }
 
@@ -242,7 +242,7 @@ TEST(loss, is_told_at_once_when_a_renewal_finds_the_lock_gone) {
     auto token = lease.stop_token();
     lease.keep_alive({.ttl = 1h});
     EXPECT_TRUE(eventually([&] { return losses.any() && token.stop_requested(); }, 15s));
-    EXPECT_EQ(losses.first().what.reason, loss_reason::not_held);
+    EXPECT_EQ(losses.first().event.reason, loss_reason::not_held);
     EXPECT_FALSE(lease.valid());
     EXPECT_FALSE(lease.release().ok);
     EXPECT_EQ(store.releases(), 0);
@@ -256,7 +256,7 @@ TEST(loss, that_an_extension_by_hand_finds_is_told_too) {
     lease.on_lost(losses.handler());
     EXPECT_FALSE(lease.extend().ok);
     EXPECT_TRUE(eventually([&] { return losses.any(); }, 15s));
-    EXPECT_EQ(losses.first().what.reason, loss_reason::not_held);
+    EXPECT_EQ(losses.first().event.reason, loss_reason::not_held);
 }
 
 TEST(loss, that_happened_before_is_told_at_once) {
@@ -270,7 +270,7 @@ TEST(loss, that_happened_before_is_told_at_once) {
         loss_recorder first;
         lease.on_lost(first.handler());
         EXPECT_TRUE(eventually([&] { return first.any(); }));
-        EXPECT_EQ(first.first().what.reason,
+        EXPECT_EQ(first.first().event.reason,
                   found_gone ? loss_reason::not_held : loss_reason::expired);
         EXPECT_TRUE(lease.stop_token().stop_requested());
         // Another handler learns it as well.

@@ -105,7 +105,7 @@ TEST_P(stopped_holder, past_its_ttl_finds_its_lease_invalid_before_it_does_anyth
             notes_->ready = true;
         }
         if (!eventually([&] { return told.any() && stop.stop_requested(); })) return 2;
-        if (told.first().what.reason != loss_reason::expired) return 3;
+        if (told.first().event.reason != loss_reason::expired) return 3;
         if (lease->valid()) return 4;
         // What belongs to somebody else by now is not given back.
         return lease->release().ok ? 5 : 0;

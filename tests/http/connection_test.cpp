@@ -42,7 +42,7 @@ class a_connection : public testing::Test {
     void open(std::chrono::milliseconds at_most) {
         std::exception_ptr failure;
         boost::asio::co_spawn(context_,
-                              connection_.open_to({first_.address(), second_.address()}, *limits_,
+                              connection_.open_to({first_.address(), second_.address()}, *ctx_,
                                                   steady_clock::now() + at_most),
                               [&](const std::exception_ptr& thrown) { failure = thrown; });
         context_.run();
@@ -53,14 +53,14 @@ class a_connection : public testing::Test {
     dead_end second_;
     boost::asio::io_context context_;
     const net::http_origin origin_{.host = "dead.example", .port = 1, .tls = false};
-    const std::string where_ = "a dead host";
-    net::shown_sockets shown_;
-    net::http_connection connection_{context_, origin_, where_, nullptr, shown_};
-    std::shared_ptr<net::interruption> limits_ = std::make_shared<net::interruption>(context_);
+    const std::string server_name_ = "a dead host";
+    net::socket_registry sockets_;
+    net::http_connection connection_{context_, origin_, server_name_, nullptr, sockets_};
+    std::shared_ptr<net::call_context> ctx_ = std::make_shared<net::call_context>(context_);
 };
 
-TEST_F(a_connection, is_given_up_at_the_deadline_whatever_addresses_are_left) {
-    limits_->happen_at(steady_clock::now() + 50ms, {error_code::network_timeout, "too late"});
+TEST_F(a_connection, is_abandoned_at_the_deadline_whatever_addresses_are_left) {
+    ctx_->set_deadline(steady_clock::now() + 50ms, {error_code::network_timeout, "too late"});
     const auto begin = steady_clock::now();
     const auto failure = expect_error(error_code::network_timeout, [&] { open(60s); });
     ASSERT_TRUE(failure);
@@ -68,9 +68,9 @@ TEST_F(a_connection, is_given_up_at_the_deadline_whatever_addresses_are_left) {
     EXPECT_LT(steady_clock::now() - begin, 15s);
 }
 
-TEST_F(a_connection, is_given_up_when_nobody_wants_it_whatever_addresses_are_left) {
+TEST_F(a_connection, is_abandoned_when_cancelled_whatever_addresses_are_left) {
     boost::asio::steady_timer soon(context_, 50ms);
-    soon.async_wait([&](const auto&) { limits_->happen({error_code::aborted, "unwanted"}); });
+    soon.async_wait([&](const auto&) { ctx_->cancel({error_code::aborted, "unwanted"}); });
     const auto begin = steady_clock::now();
     expect_error(error_code::aborted, [&] { open(60s); });
     EXPECT_LT(steady_clock::now() - begin, 15s);

@@ -27,11 +27,11 @@ enum class result { none, answered, failed };
 
 boost::asio::awaitable<void> ask(net::http_pool& pool, boost::asio::io_context& context,
                                  result& into) {
-    const auto limits = std::make_shared<net::interruption>(context);
+    const auto ctx = std::make_shared<net::call_context>(context);
     net::http_request request;
     request.target = "/";
     try {
-        (void)co_await pool.call(request, *limits);
+        (void)co_await pool.request(request, *ctx);
         into = result::answered;
     } catch (const std::exception&) {
         into = result::failed;
@@ -50,10 +50,10 @@ bool fails_in_line(long nth, std::size_t timers) {
         return http_reply{.body = "A"};
     });
     boost::asio::io_context context;
-    net::shown_sockets shown;
-    net::http_pool pool(context,
-                        {.origin = {.host = "127.0.0.1", .port = server.port()}, .where = "here"},
-                        nullptr, shown);
+    net::socket_registry sockets;
+    net::http_pool pool(
+        context, {.origin = {.host = "127.0.0.1", .port = server.port()}, .server_name = "here"},
+        nullptr, sockets);
     const auto begin = [&](result& into) {
         boost::asio::co_spawn(context, ask(pool, context, into), boost::asio::detached);
     };
@@ -84,7 +84,7 @@ bool fails_in_line(long nth, std::size_t timers) {
     return struck;
 }
 
-TEST(http_pool_out_of_memory, a_call_that_fails_in_line_leaves_its_place) {
+TEST(http_pool_out_of_memory, a_request_that_fails_in_the_queue_leaves_it) {
     std::set<long> allocations_of_a_call;
     for (std::size_t timers = 0; timers <= 4; ++timers) {
         long nth = 0;

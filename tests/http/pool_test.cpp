@@ -39,15 +39,15 @@ class http_answers : public testing::TestWithParam<bool> {
             [&](const http_received&) { return replies.at(requests++ % replies.size()); },
             GetParam() ? std::optional(certificates_.server()) : std::nullopt);
         boost::asio::io_context context;
-        net::shown_sockets shown;
+        net::socket_registry sockets;
         net::lazy_tls_context tls(
             {.authorities = certificates_.ca(), .certificate = {}, .private_key = {}});
         net::http_pool pool(
             context,
             {.origin = {.host = "localhost", .port = server.port(), .tls = GetParam()},
-             .where = "here",
+             .server_name = "here",
              .most_connections = 1},
-            GetParam() ? &tls : nullptr, shown);
+            GetParam() ? &tls : nullptr, sockets);
         answers received;
         boost::asio::co_spawn(context, ask_one_by_one(pool, context, replies.size(), received),
                               boost::asio::detached);
@@ -63,13 +63,13 @@ class http_answers : public testing::TestWithParam<bool> {
                                                        boost::asio::io_context& context,
                                                        std::size_t count, answers& received) {
         for (std::size_t i = 0; i < count; ++i) {
-            const auto limits = std::make_shared<net::interruption>(context);
+            const auto ctx = std::make_shared<net::call_context>(context);
             net::http_request request;
             request.target = "/";
             try {
-                auto answer = co_await pool.call(request, *limits);
+                auto answer = co_await pool.request(request, *ctx);
                 received.push_back(answer.body);
-            } catch (const net::exchange_broken&) {
+            } catch (const net::response_lost&) {
                 received.emplace_back("broken");
             }
         }
@@ -101,7 +101,7 @@ TEST_P(http_answers, that_are_not_final_break_the_connection) {
     }
 }
 
-TEST_P(http_answers, that_nobody_asked_for_are_never_read) {
+TEST_P(http_answers, that_are_unsolicited_are_never_read) {
     EXPECT_EQ(ask({{.body = "A", .behind = answer_with("X")}, {.body = "B"}}), (answers{"A", "B"}));
     EXPECT_EQ(connections_, 2U);
 }
@@ -141,9 +141,9 @@ class http_at_a_distance : public testing::TestWithParam<bool> {
 
     /// Asks so often, one request after the other, each for so long. Returns how many were
     /// answered.
-    std::size_t ask(std::size_t count, std::chrono::milliseconds patience) {
+    std::size_t ask(std::size_t count, std::chrono::milliseconds timeout) {
         std::size_t answered = 0;
-        boost::asio::co_spawn(context_, ask_one_by_one(count, patience, answered),
+        boost::asio::co_spawn(context_, ask_one_by_one(count, timeout, answered),
                               boost::asio::detached);
         context_.restart();
         context_.run();
@@ -157,16 +157,16 @@ class http_at_a_distance : public testing::TestWithParam<bool> {
 
   private:
     boost::asio::awaitable<void> ask_one_by_one(std::size_t count,
-                                                std::chrono::milliseconds patience,
+                                                std::chrono::milliseconds timeout,
                                                 std::size_t& answered) {
         net::http_request request;
         request.target = "/";
         for (std::size_t i = 0; i < count; ++i) {
-            const auto limits = std::make_shared<net::interruption>(context_);
-            limits->happen_at(std::chrono::steady_clock::now() + patience,
+            const auto ctx = std::make_shared<net::call_context>(context_);
+            ctx->set_deadline(std::chrono::steady_clock::now() + timeout,
                               {error_code::network_timeout, "too late"});
             try {
-                const auto answer = co_await pool_.call(request, *limits);
+                const auto answer = co_await pool_.request(request, *ctx);
                 if (answer.body == "A") ++answered;
             } catch (const lock_error& failure) {
                 EXPECT_EQ(failure.code(), error_code::network_timeout) << failure.what();
@@ -175,15 +175,15 @@ class http_at_a_distance : public testing::TestWithParam<bool> {
     }
 
     boost::asio::io_context context_;
-    net::shown_sockets shown_;
+    net::socket_registry sockets_;
     net::lazy_tls_context tls_{
         {.authorities = certificates_.ca(), .certificate = {}, .private_key = {}}};
     net::http_pool pool_{context_,
                          {.origin = {.host = "localhost", .port = proxy_.port(), .tls = GetParam()},
-                          .where = "here",
+                          .server_name = "here",
                           .most_connections = 4},
                          GetParam() ? &tls_ : nullptr,
-                         shown_};
+                         sockets_};
 };
 
 INSTANTIATE_TEST_SUITE_P(all, http_at_a_distance, testing::Bool(), [](const auto& test) {
@@ -203,10 +203,10 @@ TEST_P(http_at_a_distance, timeouts_below_the_round_trip_do_not_open_a_connectio
 }
 
 boost::asio::awaitable<void> send_to(net::http_pool& pool, std::string target,
-                                     std::shared_ptr<net::interruption> limits) {
+                                     std::shared_ptr<net::call_context> ctx) {
     net::http_request request;
     request.target = std::move(target);
-    (void)co_await pool.call(request, *limits);
+    (void)co_await pool.request(request, *ctx);
 }
 
 TEST(http_connections, go_first_to_calls_that_have_priority) {
@@ -220,13 +220,13 @@ TEST(http_connections, go_first_to_calls_that_have_priority) {
         return http_reply{.body = "A"};
     });
     boost::asio::io_context context;
-    net::shown_sockets shown;
-    net::http_pool pool(context,
-                        {.origin = {.host = "127.0.0.1", .port = server.port()}, .where = "here"},
-                        nullptr, shown);
+    net::socket_registry sockets;
+    net::http_pool pool(
+        context, {.origin = {.host = "127.0.0.1", .port = server.port()}, .server_name = "here"},
+        nullptr, sockets);
     const auto begin = [&](std::string target, bool has_priority) {
-        auto limits = std::make_shared<net::interruption>(context, has_priority);
-        boost::asio::co_spawn(context, send_to(pool, std::move(target), std::move(limits)),
+        auto ctx = std::make_shared<net::call_context>(context, has_priority);
+        boost::asio::co_spawn(context, send_to(pool, std::move(target), std::move(ctx)),
                               boost::asio::detached);
         context.poll();
     };
@@ -260,28 +260,28 @@ TEST_P(http_connections_of, are_opened_at_once_for_calls_that_have_priority) {
         return http_reply{.body = "A"};
     });
     boost::asio::io_context context;
-    net::shown_sockets shown;
+    net::socket_registry sockets;
     net::http_pool pool(context,
                         {.origin = {.host = "127.0.0.1", .port = server.port()},
-                         .where = "here",
+                         .server_name = "here",
                          .most_connections = GetParam()},
-                        nullptr, shown);
+                        nullptr, sockets);
     const auto begin = [&](std::string target, bool has_priority) {
-        auto limits = std::make_shared<net::interruption>(context, has_priority);
-        boost::asio::co_spawn(context, send_to(pool, std::move(target), limits),
+        auto ctx = std::make_shared<net::call_context>(context, has_priority);
+        boost::asio::co_spawn(context, send_to(pool, std::move(target), ctx),
                               [](const std::exception_ptr&) {});
         context.restart();
         context.poll();
-        return limits;
+        return ctx;
     };
     // Each delays the next connection longer.
     for (std::size_t i = 1; i <= 4; ++i) {
-        const auto limits = begin("/impatient", false);
+        const auto ctx = begin("/impatient", false);
         ASSERT_TRUE(eventually([&] {
             context.poll();
             return received_count() == i;
         }));
-        limits->happen({error_code::network_timeout, "too late"});
+        ctx->cancel({error_code::network_timeout, "too late"});
         context.poll();
     }
     begin("/patient", false);

@@ -23,7 +23,7 @@ class closing_child : public fork_participant {
     closing_child() { fork_guard::add(*this); }
     ~closing_child() override { fork_guard::remove(*this); }
 
-    net::shown_sockets sockets;
+    net::socket_registry sockets;
 
   private:
     void before_fork() override { sockets.before_fork(); }
@@ -43,24 +43,24 @@ struct connection {
 
     /// Whether the peer reads the end of the stream.
     [[nodiscard]] bool has_ended() const {
-        const timeval patience{.tv_sec = 5, .tv_usec = 0};
-        ::setsockopt(there.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        const timeval timeout{.tv_sec = 5, .tv_usec = 0};
+        ::setsockopt(there.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
         char byte = 0;
         return ::recv(there.get(), &byte, 1, 0) == 0;
     }
 
     owned_fd here;
     owned_fd there;
-    net::shown_socket entry;
+    net::registered_socket entry;
 };
 
-TEST(shown_sockets, are_closed_in_a_child_however_many_they_are) {
+TEST(socket_registry, closes_any_number_of_sockets_in_a_child) {
     closing_child owner;
     std::list<connection> connections(300);
     {
-        const net::shown_sockets::no_fork guard(owner.sockets);
+        const net::socket_registry::no_fork guard(owner.sockets);
         for (auto& each : connections)
-            owner.sockets.show(each.entry, each.here.get());
+            owner.sockets.add(each.entry, each.here.get());
     }
     const child_process living_on([] { return ::pause(); });
     for (auto& each : connections)
@@ -69,28 +69,28 @@ TEST(shown_sockets, are_closed_in_a_child_however_many_they_are) {
         EXPECT_TRUE(each.has_ended());
 }
 
-TEST(shown_sockets, that_were_hidden_stay_open_in_a_child) {
+TEST(socket_registry, leaves_removed_sockets_open_in_a_child) {
     closing_child owner;
     connection kept;
     {
-        const net::shown_sockets::no_fork guard(owner.sockets);
-        owner.sockets.show(kept.entry, kept.here.get());
-        owner.sockets.hide(kept.entry);
+        const net::socket_registry::no_fork guard(owner.sockets);
+        owner.sockets.add(kept.entry, kept.here.get());
+        owner.sockets.remove(kept.entry);
     }
     child_process child([&] { return ::send(kept.here.get(), "x", 1, 0) == 1 ? 0 : 1; });
     EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(shown_sockets, change_without_a_signal_handler_in_between) {
+TEST(socket_registry, is_changed_without_a_signal_handler_in_between) {
     static volatile std::sig_atomic_t handled = 0;
     handled = 0;
     struct sigaction former {};
     struct sigaction action {};
     action.sa_handler = [](int) { handled = 1; };
     ::sigaction(SIGUSR1, &action, &former);
-    net::shown_sockets sockets;
+    net::socket_registry sockets;
     {
-        const net::shown_sockets::no_fork guard(sockets);
+        const net::socket_registry::no_fork guard(sockets);
         ::raise(SIGUSR1);
         EXPECT_EQ(handled, 0);
     }

@@ -296,7 +296,7 @@ TEST_F(postgres_network, a_host_that_does_not_answer_leaves_time_for_the_next) {
     EXPECT_TRUE(locks.acquire("k"));
 }
 
-TEST_F(postgres_network, renewals_do_not_wait_behind_a_crowd) {
+TEST_F(postgres_network, renewals_do_not_wait_behind_many_acquisitions) {
     const auto locks = open(20s, 2);
     auto lease = locks.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);
@@ -361,12 +361,12 @@ class postgres_queue : public postgres_fault {
     std::vector<int> order_;
 };
 
-TEST_F(postgres_queue, who_came_first_is_served_first_where_connections_are_few) {
+TEST_F(postgres_queue, first_come_first_served_where_connections_are_few) {
     for (int i = 0; i < 6; i += 2) {
         ask(i);
         acquire(i + 1);
     }
-    // Acquisitions travel together, with the first of them.
+    // Acquisitions form a batch with the first of them.
     EXPECT_EQ(answered(6), (std::vector<int>{0, 1, 3, 5, 2, 4}));
 }
 

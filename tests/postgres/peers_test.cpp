@@ -30,22 +30,22 @@ class resource {
         : door_(folder / "inside"), record_(folder / "record") {}
 
     /// False if somebody else is inside.
-    [[nodiscard]] bool visit(const std::string& fence, const std::string& who) const {
+    [[nodiscard]] bool visit(const std::string& fence, const std::string& visitor) const {
         const int alone = ::open(door_.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (alone < 0) return false;
         ::close(alone);
         {
             // One write to a file in append mode: whole lines, in order.
             std::ofstream record(record_, std::ios::app);
-            record << fence + " " + who + "\n" << std::flush;
+            record << fence + " " + visitor + "\n" << std::flush;
         }
         return ::unlink(door_.c_str()) == 0;
     }
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> visits() const {
         std::vector<std::pair<std::string, std::string>> all;
         std::ifstream record(record_);
-        for (std::string fence, who; record >> fence >> who;)
-            all.emplace_back(fence, who);
+        for (std::string fence, visitor; record >> fence >> visitor;)
+            all.emplace_back(fence, visitor);
         return all;
     }
 
@@ -103,10 +103,10 @@ TEST(postgres_peers, ten_processes_of_both_kinds_exclude_each_other_and_share_th
     const auto visits = guarded.visits();
     std::set<std::string> kinds;
     std::uint64_t expected = 0;
-    for (const auto& [token, who] : visits) {
+    for (const auto& [token, visitor] : visits) {
         // Not one number is skipped: no contended attempt has spent any.
         EXPECT_EQ(token, fence::from_counter(++expected).to_string());
-        kinds.insert(who);
+        kinds.insert(visitor);
     }
     EXPECT_EQ(kinds, (std::set<std::string>{"ours", "peer"}));
     EXPECT_GT(visits.size(), 100U);

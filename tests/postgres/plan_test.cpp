@@ -28,9 +28,9 @@ TEST(postgres_plans, read_no_large_table_from_end_to_end) {
         {sql.acquire, keys + "AAAAAAAAAAAAAAAAAAAAAC}', '{1000,1000}', '{fence:k1,fence:k2}', "
                              "'{9000000000000,9000000000000}'"},
         {sql.release, "'{AAAAAAAAAAAAAAAAAAAAA1,AAAAAAAAAAAAAAAAAAAAA2}'"},
-        {sql.release_unnoticed, "'{AAAAAAAAAAAAAAAAAAAAA1,AAAAAAAAAAAAAAAAAAAAA2}'"},
+        {sql.release_without_notify, "'{AAAAAAAAAAAAAAAAAAAAA1,AAAAAAAAAAAAAAAAAAAAA2}'"},
         {sql.extend, "'AAAAAAAAAAAAAAAAAAAAA1', '1000', '9000000000000'"},
-        {sql.extend_unnoticed, "'AAAAAAAAAAAAAAAAAAAAA1', '1000', '9000000000000'"},
+        {sql.extend_without_notify, "'AAAAAAAAAAAAAAAAAAAAA1', '1000', '9000000000000'"},
         {sql.is_locked, "'k1'"},
         {sql.is_locked_with_cleanup, "'k1'"},
         {sql.lookup_key, "'k1'"},

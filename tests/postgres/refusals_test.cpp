@@ -136,7 +136,7 @@ TEST_F(postgres_isolation, that_is_stricter_by_default_is_set_for_each_transacti
     EXPECT_EQ(server().log().find("can only be used in transaction blocks"), std::string::npos);
 }
 
-TEST_F(postgres_isolation, is_set_for_transactions_that_forget_plans_too) {
+TEST_F(postgres_isolation, is_set_for_transactions_that_discard_plans_too) {
     const auto backend =
         open({.connection = with("default_transaction_isolation=serializable"), .pool_size = 1});
     for (int i = 0; i < 10'010; ++i)
@@ -273,7 +273,7 @@ TEST_F(postgres_refusals, a_long_wait_for_a_row_ends_with_the_deadline_on_the_se
         << "an extension was made that nobody waited for any more";
 }
 
-TEST_F(postgres_refusals, one_that_is_stuck_does_not_hold_up_those_it_travels_with) {
+TEST_F(postgres_refusals, a_blocked_operation_does_not_hold_up_its_batch) {
     postgres_server running;
     const postgres::backend backend({.connection = running.url(), .pool_size = 2});
     const auto stuck = take(backend, "stuck");

@@ -63,16 +63,16 @@ class postgres_search_path : public testing::TestWithParam<std::string> {
   protected:
     [[nodiscard]] static postgres_server& server() {
         static const auto shared = [] {
-            auto made = std::make_unique<postgres_server>(
+            auto server = std::make_unique<postgres_server>(
                 postgres_server_options{.controlled_clock = true});
-            made->run(plant);
-            EXPECT_EQ(made->value("SELECT count(*) > 2000 FROM pg_operator "
-                                  "WHERE oprnamespace = 'planted'::regnamespace"),
+            server->run(plant);
+            EXPECT_EQ(server->value("SELECT count(*) > 2000 FROM pg_operator "
+                                    "WHERE oprnamespace = 'planted'::regnamespace"),
                       "t");
-            EXPECT_EQ(made->value("SELECT count(*) > 5000 FROM pg_proc "
-                                  "WHERE pronamespace = 'planted'::regnamespace"),
+            EXPECT_EQ(server->value("SELECT count(*) > 5000 FROM pg_proc "
+                                    "WHERE pronamespace = 'planted'::regnamespace"),
                       "t");
-            return made;
+            return server;
         }();
         return *shared;
     }
@@ -136,10 +136,11 @@ TEST_P(postgres_search_path, changes_nothing_where_the_server_runs_short_of_memo
         {.locks = "public.syncguard_locks", .fence_counters = "public.syncguard_fence_counters"}));
     auto session = server().connect();
     session.run("SET search_path = " + GetParam());
-    const auto extended = session.run(sql.extend_unnoticed.text, {id, "60000", "9000000000000"});
+    const auto extended =
+        session.run(sql.extend_without_notify.text, {id, "60000", "9000000000000"});
     EXPECT_EQ(extended.at(0).at(1),
               server().value("SELECT expires_at_ms FROM syncguard_locks WHERE key = 'k'"));
-    EXPECT_EQ(session.run(sql.release_unnoticed.text, {"{" + id + "}"}).at(0).at(0), "1");
+    EXPECT_EQ(session.run(sql.release_without_notify.text, {"{" + id + "}"}).at(0).at(0), "1");
 }
 
 TEST_P(postgres_search_path, changes_nothing_for_many_at_once) {
@@ -156,7 +157,7 @@ TEST_P(postgres_search_path, changes_nothing_for_many_at_once) {
     }
 }
 
-TEST_P(postgres_search_path, changes_nothing_for_one_that_waits_its_turn) {
+TEST_P(postgres_search_path, changes_nothing_for_one_that_waits_for_the_key_lock) {
     auto other = server().connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
     const auto backend = open();
@@ -165,7 +166,7 @@ TEST_P(postgres_search_path, changes_nothing_for_one_that_waits_its_turn) {
     other.run("COMMIT");
 }
 
-TEST_P(postgres_search_path, changes_nothing_for_who_waits_for_a_release) {
+TEST_P(postgres_search_path, changes_nothing_for_a_watched_key) {
     const auto backend = open();
     auto held = backend.acquire("k", {.ttl = 600s});
     ASSERT_TRUE(held);

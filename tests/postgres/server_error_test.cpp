@@ -10,11 +10,11 @@
 namespace syncguard::test {
 namespace {
 
-using postgres::remedy;
-using postgres::remedy_for;
+using postgres::retry_action;
+using postgres::retry_action_for;
 
 TEST(postgres_server_error, has_the_code_of_its_class) {
-    const std::vector<std::pair<std::string, error_code>> known = {
+    const std::vector<std::pair<std::string, error_code>> codes = {
         {"28P01", error_code::auth_failed},
         {"28000", error_code::auth_failed},
         {"42501", error_code::auth_failed},
@@ -36,25 +36,25 @@ TEST(postgres_server_error, has_the_code_of_its_class) {
         {"42601", error_code::internal},
         {"XX000", error_code::internal},
     };
-    for (const auto& [sqlstate, code] : known)
+    for (const auto& [sqlstate, code] : codes)
         EXPECT_EQ(to_string(postgres::code_of(sqlstate)), to_string(code)) << sqlstate;
 }
 
 TEST(postgres_server_error, is_worth_another_attempt_only_where_others_were_in_the_way) {
-    EXPECT_EQ(remedy_for("40001"), remedy::again);
-    EXPECT_EQ(remedy_for("40P01"), remedy::again);
-    EXPECT_EQ(remedy_for("53200"), remedy::again);
-    EXPECT_EQ(remedy_for("54000"), remedy::again);
-    EXPECT_EQ(remedy_for("25006"), remedy::again_elsewhere);
-    EXPECT_EQ(remedy_for("26000"), remedy::again_without_names);
-    EXPECT_EQ(remedy_for("42P05"), remedy::again_without_names);
+    EXPECT_EQ(retry_action_for("40001"), retry_action::retry);
+    EXPECT_EQ(retry_action_for("40P01"), retry_action::retry);
+    EXPECT_EQ(retry_action_for("53200"), retry_action::retry);
+    EXPECT_EQ(retry_action_for("54000"), retry_action::retry);
+    EXPECT_EQ(retry_action_for("25006"), retry_action::reconnect);
+    EXPECT_EQ(retry_action_for("26000"), retry_action::retry_unprepared);
+    EXPECT_EQ(retry_action_for("42P05"), retry_action::retry_unprepared);
     for (const std::string final : {"23505", "42P01", "42501", "57014", "53300", "XX000"})
-        EXPECT_EQ(remedy_for(final), remedy::none) << final;
+        EXPECT_EQ(retry_action_for(final), retry_action::fail) << final;
 }
 
 TEST(postgres_server_error, proves_nothing_where_a_pooler_may_have_made_it) {
     for (const std::string of_poolers : {"08006", "08P01", "57P01", "58000"})
-        EXPECT_EQ(remedy_for(of_poolers), remedy::ask) << of_poolers;
+        EXPECT_EQ(retry_action_for(of_poolers), retry_action::outcome_unknown) << of_poolers;
 }
 
 TEST(postgres_server_error, quotes_the_server_but_for_values) {

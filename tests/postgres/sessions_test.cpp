@@ -493,14 +493,14 @@ TEST_F(postgres_sessions, a_call_that_waits_on_the_server_keeps_no_notification_
 }
 
 /// Clients of a role that may have fewer sessions than they want.
-class postgres_crowd : public postgres_sessions {
+class postgres_connection_limit : public postgres_sessions {
   protected:
-    postgres_crowd() {
+    postgres_connection_limit() {
         make_role("crowded", largest_crowd);
         for (int i = 0; i < 4; ++i)
             waiters_.emplace_back(postgres::options{.connection = url_for("waiter")}, quiet());
     }
-    ~postgres_crowd() override { limit_sessions(largest_crowd); }
+    ~postgres_connection_limit() override { limit_sessions(largest_crowd); }
 
     static void limit_sessions(int most) {
         server().run("ALTER ROLE crowded CONNECTION LIMIT " + std::to_string(most));
@@ -518,7 +518,7 @@ class postgres_crowd : public postgres_sessions {
     }
 };
 
-void postgres_crowd::expect_holder_to_reconnect_and_extend() {
+void postgres_connection_limit::expect_holder_to_reconnect_and_extend() {
     const postgres::backend holder({.connection = url_for("holder")}, quiet());
     auto lease = acquire_with_retries(holder, "k", {.ttl = 3s});
     lease.keep_alive();
@@ -565,12 +565,14 @@ void postgres_crowd::expect_holder_to_reconnect_and_extend() {
     EXPECT_TRUE(lease.release().ok);
 }
 
-TEST_F(postgres_crowd, holders_reconnect_and_extend_though_waiters_want_every_connection) {
+TEST_F(postgres_connection_limit,
+       holders_reconnect_and_extend_though_waiters_want_every_connection) {
     limit_sessions(3);
     expect_holder_to_reconnect_and_extend();
 }
 
-TEST_F(postgres_crowd, holders_reconnect_and_extend_though_the_waiters_once_held_other_locks) {
+TEST_F(postgres_connection_limit,
+       holders_reconnect_and_extend_though_the_waiters_once_held_other_locks) {
     for (std::size_t i = 0; i < waiters_.size(); ++i)
         EXPECT_TRUE(waiters_[i].acquire("other" + std::to_string(i), {.ttl = 10min})->release().ok);
     limit_sessions(3);

@@ -10,13 +10,14 @@ namespace {
 
 class postgres_tls : public testing::Test {
   protected:
-    static const certificates& made() {
+    static const certificates& issued() {
         static const certificates all;
         return all;
     }
     /// Lets nobody in without TLS and a password.
-    [[nodiscard]] static postgres_server_options secured(const certificate_files& shown) {
-        return {.host_rules = "hostssl all all 127.0.0.1/32 scram-sha-256\n", .certificate = shown};
+    [[nodiscard]] static postgres_server_options secured(const certificate_files& presented) {
+        return {.host_rules = "hostssl all all 127.0.0.1/32 scram-sha-256\n",
+                .certificate = presented};
     }
     [[nodiscard]] static postgres::backend open(const postgres_server& server,
                                                 const std::string& host = "127.0.0.1",
@@ -26,7 +27,7 @@ class postgres_tls : public testing::Test {
             {.connection = "host=" + host + " port=" + std::to_string(server.port()) +
                            " user=postgres password=sesame-open dbname=postgres "
                            "gssencmode=disable sslmode=" +
-                           mode + " sslrootcert=" + made().ca().string()},
+                           mode + " sslrootcert=" + issued().ca().string()},
             quiet());
     }
     static void expect_refusal(const postgres::backend& locks) {
@@ -40,7 +41,7 @@ class postgres_tls : public testing::Test {
 };
 
 TEST_F(postgres_tls, a_good_certificate_is_accepted_by_name_and_by_address) {
-    const postgres_server server(secured(made().server()));
+    const postgres_server server(secured(issued().server()));
     for (const char* host : {"127.0.0.1", "localhost"}) {
         const auto locks = open(server, host);
         auto lease = locks.acquire("k");
@@ -54,9 +55,9 @@ TEST_F(postgres_tls, a_good_certificate_is_accepted_by_name_and_by_address) {
 }
 
 TEST_F(postgres_tls, bad_certificates_are_refused) {
-    for (const auto* shown :
-         {&made().expired_server(), &made().other_host(), &made().self_signed()}) {
-        const postgres_server server(secured(*shown));
+    for (const auto* presented :
+         {&issued().expired_server(), &issued().other_host(), &issued().self_signed()}) {
+        const postgres_server server(secured(*presented));
         expect_refusal(open(server));
     }
 }
@@ -68,7 +69,7 @@ TEST_F(postgres_tls, a_server_without_tls_is_refused_by_who_asks_for_it) {
 }
 
 TEST_F(postgres_tls, who_does_not_ask_for_it_is_refused_by_a_server_that_does) {
-    const postgres_server server(secured(made().server()));
+    const postgres_server server(secured(issued().server()));
     expect_error(error_code::auth_failed,
                  [&] { (void)open(server, "127.0.0.1", "disable").acquire("k"); });
 }

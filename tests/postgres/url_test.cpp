@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using postgres::parse_url;
-using postgres::target;
+using postgres::server_address;
 
 TEST(postgres_url, hands_on_what_is_libpqs_and_reads_what_is_ours) {
     const auto read = parse_url(
@@ -45,74 +45,76 @@ TEST(postgres_url, that_makes_no_sense_is_refused_without_being_repeated) {
     }
 }
 
-TEST(postgres_target, has_a_place_for_each_host_with_its_port) {
-    const target read({.connection = "host=a,b,/run port=1,2,3 password=hunter2"});
+TEST(postgres_server_address, has_a_place_for_each_host_with_its_port) {
+    const server_address read({.connection = "host=a,b,/run port=1,2,3 password=hunter2"});
     ASSERT_EQ(read.candidates.size(), 3U);
     EXPECT_EQ(read.candidates[1].host, "b");
     EXPECT_EQ(read.candidates[1].port, "2");
     EXPECT_TRUE(read.candidates[1].needs_lookup());
     EXPECT_FALSE(read.candidates[2].needs_lookup());
-    EXPECT_EQ(read.where, "PostgreSQL at a:1, b:2, /run:3");
+    EXPECT_EQ(read.server_name, "PostgreSQL at a:1, b:2, /run:3");
     EXPECT_EQ(read.settings.at("password"), "hunter2");
 }
 
-TEST(postgres_target, shares_one_port_among_all_hosts) {
-    const target read({.connection = "host=a,b port=7"});
+TEST(postgres_server_address, shares_one_port_among_all_hosts) {
+    const server_address read({.connection = "host=a,b port=7"});
     EXPECT_EQ(read.candidates.at(0).port, "7");
     EXPECT_EQ(read.candidates.at(1).port, "7");
 }
 
-TEST(postgres_target, looks_up_no_numeric_address) {
-    const target read({.connection = "host=127.0.0.1,::1,name hostaddr=,,10.0.0.1"});
+TEST(postgres_server_address, looks_up_no_numeric_address) {
+    const server_address read({.connection = "host=127.0.0.1,::1,name hostaddr=,,10.0.0.1"});
     for (const auto& each : read.candidates)
         EXPECT_FALSE(each.needs_lookup()) << each.host;
 }
 
-TEST(postgres_target, takes_the_connect_timeout_of_the_string_first) {
-    EXPECT_EQ(target({.connection = "connect_timeout=3"}).connect_timeout, 3s);
-    EXPECT_EQ(target({.connection = "connect_timeout=0"}).connect_timeout, 5s);
+TEST(postgres_server_address, takes_the_connect_timeout_of_the_string_first) {
+    EXPECT_EQ(server_address({.connection = "connect_timeout=3"}).connect_timeout, 3s);
+    EXPECT_EQ(server_address({.connection = "connect_timeout=0"}).connect_timeout, 5s);
     expect_error(error_code::invalid_argument,
-                 [] { target({.connection = "connect_timeout=soon"}); });
+                 [] { server_address({.connection = "connect_timeout=soon"}); });
 }
 
-TEST(postgres_target, speaks_utf8_whatever_the_string_says) {
-    EXPECT_EQ(target({.connection = "client_encoding=LATIN1"}).settings.at("client_encoding"),
-              "UTF8");
+TEST(postgres_server_address, speaks_utf8_whatever_the_string_says) {
+    EXPECT_EQ(
+        server_address({.connection = "client_encoding=LATIN1"}).settings.at("client_encoding"),
+        "UTF8");
 }
 
-TEST(postgres_target, asks_for_a_server_that_writes_unless_another_is_wanted) {
+TEST(postgres_server_address, asks_for_a_server_that_writes_unless_another_is_wanted) {
     const auto wanted = [](const std::string& connection) {
-        return target({.connection = connection}).settings.at("target_session_attrs");
+        return server_address({.connection = connection}).settings.at("target_session_attrs");
     };
     EXPECT_EQ(wanted("host=a"), "read-write");
     EXPECT_EQ(wanted("host=a target_session_attrs=any"), "any");
     ASSERT_EQ(::setenv("PGTARGETSESSIONATTRS", "any", 1), 0);
-    EXPECT_FALSE(target({.connection = "host=a"}).settings.contains("target_session_attrs"));
+    EXPECT_FALSE(
+        server_address({.connection = "host=a"}).settings.contains("target_session_attrs"));
     ASSERT_EQ(::unsetenv("PGTARGETSESSIONATTRS"), 0);
 }
 
-TEST(postgres_target, by_service_has_the_hosts_of_the_service_file) {
+TEST(postgres_server_address, by_service_has_the_hosts_of_the_service_file) {
     const service_file file(
         "[main]\nhost=a.example,b.example\nport=7,8\nuser=u\npassword=secret\n");
-    const auto expect_hosts_of = [](const target& read) {
+    const auto expect_hosts_of = [](const server_address& read) {
         ASSERT_EQ(read.candidates.size(), 2U);
         EXPECT_EQ(read.candidates[0].host, "a.example");
         EXPECT_EQ(read.candidates[1].port, "8");
         EXPECT_TRUE(read.candidates[0].needs_lookup());
-        EXPECT_EQ(read.where, "PostgreSQL at a.example:7, b.example:8");
+        EXPECT_EQ(read.server_name, "PostgreSQL at a.example:7, b.example:8");
     };
-    expect_hosts_of(target({.connection = "service=main"}));
-    expect_hosts_of(target({.connection = "postgres://?service=main"}));
-    const target other({.connection = "service=main host=c.example port=9"});
-    EXPECT_EQ(other.where, "PostgreSQL at c.example:9");
+    expect_hosts_of(server_address({.connection = "service=main"}));
+    expect_hosts_of(server_address({.connection = "postgres://?service=main"}));
+    const server_address other({.connection = "service=main host=c.example port=9"});
+    EXPECT_EQ(other.server_name, "PostgreSQL at c.example:9");
     ASSERT_EQ(::setenv("PGSERVICE", "main", 1), 0);
-    expect_hosts_of(target({.connection = "dbname=d"}));
+    expect_hosts_of(server_address({.connection = "dbname=d"}));
 }
 
-TEST(postgres_target, by_service_asks_for_a_server_that_writes_unless_another_is_wanted) {
+TEST(postgres_server_address, by_service_asks_for_a_server_that_writes_unless_another_is_wanted) {
     const service_file file("[main]\nhost=a\n[second]\nhost=a\ntarget_session_attrs=standby\n");
     const auto wanted = [](const std::string& connection) {
-        const auto settings = target({.connection = connection}).settings;
+        const auto settings = server_address({.connection = connection}).settings;
         const auto found = settings.find("target_session_attrs");
         return found == settings.end() ? "the service's" : found->second;
     };
@@ -125,11 +127,11 @@ TEST(postgres_target, by_service_asks_for_a_server_that_writes_unless_another_is
     EXPECT_EQ(wanted(""), "the service's");
 }
 
-TEST(postgres_target, by_a_service_that_is_not_there_is_refused) {
+TEST(postgres_server_address, by_a_service_that_is_not_there_is_refused) {
     const service_file file("[main]\nhost=a\n");
     const auto expect_refused = [](const std::string& connection) {
-        const auto failure =
-            expect_error(error_code::invalid_argument, [&] { target({.connection = connection}); });
+        const auto failure = expect_error(error_code::invalid_argument,
+                                          [&] { server_address({.connection = connection}); });
         ASSERT_TRUE(failure);
         EXPECT_NE(std::string(failure->what()).find("absent"), std::string::npos);
         EXPECT_EQ(std::string(failure->what()).find("hunter2"), std::string::npos);
@@ -139,9 +141,9 @@ TEST(postgres_target, by_a_service_that_is_not_there_is_refused) {
     expect_refused("password=hunter2");
 }
 
-TEST(postgres_target, refuses_numbers_of_hosts_and_ports_that_do_not_match) {
+TEST(postgres_server_address, refuses_numbers_of_hosts_and_ports_that_do_not_match) {
     expect_error(error_code::invalid_argument,
-                 [] { target({.connection = "host=a,b port=1,2,3"}); });
+                 [] { server_address({.connection = "host=a,b port=1,2,3"}); });
 }
 
 TEST(postgres_options, that_cannot_be_used_are_refused_at_once) {

@@ -17,7 +17,7 @@ namespace syncguard::test {
 namespace {
 
 /// Of two numbers, unlike the locks by which peers acquire.
-const std::string flags =
+const std::string interest_markers =
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
 const std::string listeners =
     "FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
@@ -35,7 +35,7 @@ class waiting_on_postgres : public on_postgres {
     /// So rarely that a test which depends on it fails.
     static lock_options hardly_ever_retrying() { return retrying_every(5min); }
 
-    static bool somebody_waits() { return server().value(flags) == "1"; }
+    static bool has_waiter() { return server().value(interest_markers) == "1"; }
 
     /// Lets somebody wait for a lock that is held, has `let_go` see to its end, and expects that
     /// the one who waits gets it soon.
@@ -46,7 +46,7 @@ class waiting_on_postgres : public on_postgres {
             auto lease = acquire_with_retries(open(), "k", hardly_ever_retrying());
             EXPECT_TRUE(lease.valid());
         });
-        EXPECT_TRUE(eventually(somebody_waits));
+        EXPECT_TRUE(eventually(has_waiter));
         let_go();
         waiting.join();
         EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
@@ -71,7 +71,7 @@ TEST_F(waiting_on_postgres, an_extension_that_shortens_wakes) {
     });
 }
 
-TEST_F(waiting_on_postgres, a_flag_that_cannot_be_had_leaves_other_keys_alone) {
+TEST_F(waiting_on_postgres, an_interest_marker_that_cannot_be_had_leaves_other_keys_alone) {
     auto other = server().connect();
     other.run("SELECT pg_advisory_lock(1937337955, hashtext('another'))");
     const auto locks = open();
@@ -90,12 +90,12 @@ TEST_F(waiting_on_postgres, a_flag_that_cannot_be_had_leaves_other_keys_alone) {
     }));
     std::jthread waiting([&] { granted("k"); });
     // One of them belongs to the other session.
-    EXPECT_TRUE(eventually([] { return server().value(flags) == "2"; }));
+    EXPECT_TRUE(eventually([] { return server().value(interest_markers) == "2"; }));
     EXPECT_TRUE(open().release(id).ok);
     waiting.join();
-    EXPECT_TRUE(eventually([] { return server().value(flags) == "1"; }));
+    EXPECT_TRUE(eventually([] { return server().value(interest_markers) == "1"; }));
     other.run("SELECT pg_advisory_unlock(1937337955, hashtext('another'))");
-    EXPECT_TRUE(eventually(somebody_waits));
+    EXPECT_TRUE(eventually(has_waiter));
     EXPECT_TRUE(open().release(another).ok);
     waiting_in_vain.join();
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
@@ -137,7 +137,7 @@ TEST_F(waiting_on_postgres, waits_for_many_keys_take_few_of_the_servers_locks) {
             ++granted;
         });
     }
-    EXPECT_TRUE(eventually([] { return server().value(flags) == "32"; }));
+    EXPECT_TRUE(eventually([] { return server().value(interest_markers) == "32"; }));
     for (const auto& each : held)
         EXPECT_TRUE(locks.release(each).ok);
     EXPECT_TRUE(eventually([&] { return granted == keys; }));
@@ -164,7 +164,8 @@ class waiting_on_a_small_server : public waiting_on_postgres {
                 }
             });
         }
-        EXPECT_TRUE(eventually([&] { return small_.value(flags) == std::to_string(keys); }));
+        EXPECT_TRUE(
+            eventually([&] { return small_.value(interest_markers) == std::to_string(keys); }));
         return crowd;
     }
     void fill_table() {
@@ -193,7 +194,7 @@ TEST_F(waiting_on_a_small_server, a_full_table_of_locks_holds_up_neither_holders
         (void)locks_.release(each);
 }
 
-TEST_F(waiting_on_a_small_server, a_full_table_of_locks_gets_the_flags_back) {
+TEST_F(waiting_on_a_small_server, a_full_table_of_locks_gets_the_interest_markers_back) {
     std::stop_source stop;
     auto options = hardly_ever_retrying();
     options.stop = stop.get_token();
@@ -202,7 +203,7 @@ TEST_F(waiting_on_a_small_server, a_full_table_of_locks_gets_the_flags_back) {
     EXPECT_NO_THROW(EXPECT_TRUE(locks_.extend(held_.back()).ok));
     EXPECT_NO_THROW(EXPECT_TRUE(locks_.acquire("new")));
     // The session that asks is the one that fills the table.
-    const auto others = flags + " AND pid <> pg_backend_pid()";
+    const auto others = interest_markers + " AND pid <> pg_backend_pid()";
     EXPECT_NO_THROW(EXPECT_TRUE(eventually([&] { return greedy_.value(others) == "0"; })));
     stop.request_stop();
 }
@@ -256,7 +257,7 @@ TEST_F(waiting_on_postgres, after_the_loss_of_the_connection_it_is_told_again) {
         server().run("SELECT pg_terminate_backend(" + first + ")");
         EXPECT_TRUE(eventually([&] {
             return server().value("SELECT count(*) " + listeners + " AND pid <> " + first) == "1" &&
-                   somebody_waits();
+                   has_waiter();
         }));
         EXPECT_TRUE(open().release(id.str()).ok);
     });
@@ -266,7 +267,7 @@ TEST_F(waiting_on_postgres, a_peer_that_does_not_tell_is_found_out_by_the_next_r
     take(open(), "k", 600s);
     std::jthread waiting(
         [&] { EXPECT_TRUE(acquire_with_retries(open(), "k", retrying_every(50ms)).valid()); });
-    EXPECT_TRUE(eventually(somebody_waits));
+    EXPECT_TRUE(eventually(has_waiter));
     server().run("DELETE FROM syncguard_locks");
 }
 
@@ -292,19 +293,20 @@ TEST_F(waiting_on_postgres, a_release_notifies_only_where_somebody_waits) {
         EXPECT_EQ(heard(), 0);
         held.release();
     });
-    // By the one who had waited, too: its flag is still up when it releases.
+    // By the former waiter, too: its interest marker is still there when it releases.
     EXPECT_GE(heard(), 1);
 }
 
-TEST_F(waiting_on_postgres, leaves_no_flag_behind_though_the_client_lives_on_and_does_nothing) {
+TEST_F(waiting_on_postgres,
+       leaves_no_interest_marker_behind_though_the_client_lives_on_and_does_nothing) {
     const auto locks = open();
     const auto id = take(locks, "k", 600s);
     std::jthread releasing([&] {
-        EXPECT_TRUE(eventually(somebody_waits));
+        EXPECT_TRUE(eventually(has_waiter));
         EXPECT_TRUE(open().release(id.str()).ok);
     });
     auto lease = acquire_with_retries(locks, "k", hardly_ever_retrying());
-    EXPECT_TRUE(eventually([] { return server().value(flags) == "0"; }));
+    EXPECT_TRUE(eventually([] { return server().value(interest_markers) == "0"; }));
     // Nor does it listen to what nobody reads any more.
     EXPECT_EQ(server().value("SELECT count(*) FROM pg_stat_activity "
                              "WHERE query = 'UNLISTEN syncguard'"),
@@ -322,10 +324,10 @@ TEST_F(waiting_on_postgres, behind_a_pooler_it_goes_by_retries_and_leaves_nothin
         granted = true;
     });
     EXPECT_TRUE(eventually([&] { return pooler.connections() == 2; }));
-    EXPECT_EQ(server().value(flags), "0");
+    EXPECT_EQ(server().value(interest_markers), "0");
     EXPECT_TRUE(locks.release(id.str()).ok);
     EXPECT_TRUE(eventually([&] { return granted.load(); }));
-    EXPECT_EQ(server().value(flags), "0");
+    EXPECT_EQ(server().value(interest_markers), "0");
 }
 
 TEST_F(waiting_on_postgres, one_connection_is_enough_to_attempt_and_to_be_woken) {
@@ -339,7 +341,7 @@ TEST_F(waiting_on_postgres, one_connection_is_enough_to_attempt_and_to_be_woken)
     const auto begin = std::chrono::steady_clock::now();
     std::jthread waiting(
         [&] { EXPECT_TRUE(acquire_with_retries(locks, "k", hardly_ever_retrying()).valid()); });
-    EXPECT_TRUE(eventually(somebody_waits));
+    EXPECT_TRUE(eventually(has_waiter));
     EXPECT_TRUE(open().release(id.str()).ok);
     waiting.join();
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
@@ -380,7 +382,7 @@ TEST_F(waiting_on_postgres, of_many_threads_that_wait_one_asks_the_server) {
                 EXPECT_TRUE(acquire_with_retries(locks, "k", hardly_ever_retrying()).release().ok);
             });
         }
-        EXPECT_TRUE(eventually(somebody_waits));
+        EXPECT_TRUE(eventually(has_waiter));
         before = transactions();
         held.release();
     }

@@ -132,7 +132,7 @@ TEST_F(redis_out_of_memory, when_the_connection_breaks_a_caller_leaves_nothing_l
         });
 }
 
-TEST_F(redis_out_of_memory, while_a_thread_drives_a_caller_leaves_nothing_locked) {
+TEST_F(redis_out_of_memory, while_the_fallback_thread_leads_a_caller_leaves_nothing_locked) {
     // A lock that this process does not wait for keeps the client's own thread at work.
     fault_proxy proxy(server_.port());
     proxy.stall(direction::to_client);
@@ -152,7 +152,7 @@ TEST_F(redis_out_of_memory, while_a_thread_drives_a_caller_leaves_nothing_locked
             });
         });
         EXPECT_LT(taken, 100ms + margin) << "allocation " << nth;
-        // Whoever drives has not gone deaf.
+        // The leader still receives.
         const auto next = time_of(
             [&] { EXPECT_THROW((void)locks.is_locked("x", {.timeout = 20ms}), lock_error); });
         EXPECT_LT(next, 20ms + margin) << "allocation " << nth;

@@ -50,16 +50,16 @@ TEST_F(redis_failover, a_primary_that_became_a_replica_is_left_at_once) {
 }
 
 TEST_F(redis_failover, a_kept_lock_is_kept) {
-    loss_recorder told;
+    loss_recorder losses;
     auto kept = locks_.acquire("kept", {.ttl = 6s});
     ASSERT_TRUE(kept);
     ASSERT_TRUE(replica_has("kept"));
-    kept->on_lost(told.handler());
+    kept->on_lost(losses.handler());
     kept->keep_alive();
     fail_over();
     const auto begin = lease_clock::now();
-    EXPECT_TRUE(eventually([&] { return lease_clock::now() > begin + 8s || told.any(); }));
-    EXPECT_FALSE(told.any());
+    EXPECT_TRUE(eventually([&] { return lease_clock::now() > begin + 8s || losses.any(); }));
+    EXPECT_FALSE(losses.any());
     EXPECT_TRUE(kept->valid());
     EXPECT_TRUE(holds_lock(second_, "kept"));
 }

@@ -73,7 +73,7 @@ TEST_F(redis_fork, a_child_neither_releases_nor_extends_what_it_inherited) {
     EXPECT_TRUE(lease->release());
 }
 
-TEST_F(redis_fork, while_others_drive_disturbs_neither_side) {
+TEST_F(redis_fork, while_other_threads_lead_disturbs_neither_side) {
     std::vector<std::jthread> busy;
     for (int i = 0; i < 4; ++i) {
         busy.emplace_back([this, i](const std::stop_token& stop) {
@@ -128,7 +128,7 @@ TEST_F(redis_fork, a_child_that_lives_on_does_not_keep_its_parents_connection_op
     EXPECT_TRUE(eventually([&] { return clients_of(server_) == 0; }, cleanup_time));
 }
 
-TEST_F(redis_fork, nor_one_that_its_parent_had_given_up_before) {
+TEST_F(redis_fork, nor_one_that_its_parent_was_draining) {
     ASSERT_FALSE(locks_.is_locked("warm-up"));
     proxy_.delay(direction::to_client, 60s);
     EXPECT_THROW((void)locks_.is_locked("k", {.timeout = 50ms}), lock_error);

@@ -81,8 +81,8 @@ class pretender {
             }
         }
     }
-    static bool say(int peer, const std::string& what) {
-        return ::send(peer, what.data(), what.size(), MSG_NOSIGNAL) >= 0;
+    static bool say(int peer, const std::string& bytes) {
+        return ::send(peer, bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0;
     }
     static std::string hear(int peer) {
         std::array<char, 65'536> said{};
@@ -158,7 +158,7 @@ TEST_P(redis_hostile_server, answers_of_the_wrong_shape_are_refused) {
     }
 }
 
-TEST_P(redis_hostile_server, an_acquisition_that_gets_no_sense_fails_and_is_given_up_in_the_end) {
+TEST_P(redis_hostile_server, an_acquisition_without_a_valid_reply_fails_and_its_release_ends) {
     for (const std::string answer : {"*x\r\n", "*2\r\n:1\r\n*0\r\n"}) {
         pretender server({.at_once = {}, .answer = answer});
         std::optional<any_backend> locks =
@@ -169,7 +169,7 @@ TEST_P(redis_hostile_server, an_acquisition_that_gets_no_sense_fails_and_is_give
     }
 }
 
-TEST_P(redis_hostile_server, one_that_greets_and_closes_is_not_called_in_a_busy_loop) {
+TEST_P(redis_hostile_server, one_that_closes_after_the_handshake_is_not_called_in_a_busy_loop) {
     pretender server({.at_once = {}, .answer = "", .then_close = true});
     std::optional<any_backend> locks =
         redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet(500ms));

@@ -126,7 +126,7 @@ TEST(redis_key_space, keys_that_look_like_a_hash_are_refused_where_names_can_be_
                 expect_error(error_code::invalid_argument, [&] { (void)keys.lock_key(key); });
             ASSERT_TRUE(failure);
             EXPECT_NE(std::string(failure->what()).find("prefix"), std::string::npos);
-            expect_error(error_code::invalid_argument, [&] { (void)keys.has_plain_names(key); });
+            expect_error(error_code::invalid_argument, [&] { (void)keys.uses_raw_key(key); });
         }
         EXPECT_NO_THROW((void)keys.lock_key(some_id + "A"));
     }
@@ -152,7 +152,7 @@ TEST(redis_key_space, prefixes_that_leave_no_room_or_are_no_text_are_refused) {
     expect_error(error_code::invalid_argument, [&] { key_space("\xff"); });
 }
 
-TEST(reserved_keys_in_redis, are_refused_before_anybody_is_asked) {
+TEST(reserved_keys_in_redis, are_refused_without_a_server) {
     const reserved_port nobody_listens;
     const redis::backend locks({.port = nobody_listens.number()});
     for (const std::string& key : {"id:" + some_id, std::string("fence:syncguard:k")}) {

@@ -23,14 +23,14 @@ std::string bulk(const std::string& text) {
 
 constexpr unix_time usual_time(milliseconds(1'700'000'000'000));
 
-outcome decoded(const request& what, const std::string& bytes, unix_time server_time = usual_time) {
+outcome decoded(const request& req, const std::string& bytes, unix_time server_time = usual_time) {
     resp::reader reader;
     const auto room = reader.prepare(bytes.size());
     std::memcpy(room.data(), bytes.data(), bytes.size());
     reader.commit(bytes.size());
     const auto reply = reader.next();
     if (!reply) throw std::logic_error("not a whole reply: " + bytes);
-    return redis::decode(what, {*reply, server_time}, "Redis at somewhere:6379");
+    return redis::decode(req, {*reply, server_time}, "Redis at somewhere:6379");
 }
 
 const std::string whole_lock =
@@ -62,20 +62,20 @@ TEST(replies_of_the_lock_script, to_a_release_or_an_extension) {
     EXPECT_TRUE(decoded(release, ":1\r\n").ok);
     EXPECT_TRUE(decoded(extend, ":1\r\n").ok);
     EXPECT_EQ(decoded(extend, ":1\r\n").expires_at, unix_time(milliseconds(1'700'000'030'000)));
-    for (const auto& what : {release, extend}) {
-        EXPECT_EQ(decoded(what, ":0\r\n").reason, failure_reason::not_found);
-        EXPECT_EQ(decoded(what, ":-1\r\n").reason, failure_reason::not_found);
-        EXPECT_EQ(decoded(what, ":-2\r\n").reason, failure_reason::expired);
+    for (const auto& req : {release, extend}) {
+        EXPECT_EQ(decoded(req, ":0\r\n").reason, failure_reason::not_found);
+        EXPECT_EQ(decoded(req, ":-1\r\n").reason, failure_reason::not_found);
+        EXPECT_EQ(decoded(req, ":-2\r\n").reason, failure_reason::expired);
     }
 }
 
 TEST(replies_of_the_lock_script, to_a_question) {
     EXPECT_TRUE(decoded(is_locked, ":1\r\n").ok);
     EXPECT_FALSE(decoded(is_locked, ":0\r\n").ok);
-    for (const auto& what : {lookup_key, lookup_id}) {
-        EXPECT_FALSE(decoded(what, "_\r\n").record);
-        EXPECT_FALSE(decoded(what, "$-1\r\n").record);
-        const auto found = decoded(what, bulk(whole_lock));
+    for (const auto& req : {lookup_key, lookup_id}) {
+        EXPECT_FALSE(decoded(req, "_\r\n").record);
+        EXPECT_FALSE(decoded(req, "$-1\r\n").record);
+        const auto found = decoded(req, bulk(whole_lock));
         ASSERT_TRUE(found.record);
         EXPECT_EQ(found.record->key, "k");
         EXPECT_EQ(found.record->id, id);
@@ -88,9 +88,8 @@ TEST(replies_of_the_lock_script, numbers_that_no_sum_can_hold_are_refused) {
         expect_error(error_code::internal, [&] { (void)decoded(acquire, reply); });
     expect_error(error_code::internal,
                  [] { (void)decoded(acquire, ":-1500\r\n", unix_time::max()); });
-    for (const request& what : {acquire, extend})
-        expect_error(error_code::internal,
-                     [&] { (void)decoded(what, ":1\r\n", unix_time::max()); });
+    for (const request& req : {acquire, extend})
+        expect_error(error_code::internal, [&] { (void)decoded(req, ":1\r\n", unix_time::max()); });
 }
 
 TEST(replies_of_the_lock_script, any_other_is_refused) {
@@ -137,15 +136,15 @@ TEST(replies_of_the_lock_script, any_other_is_refused) {
         {lookup_key, {bulk(whole_lock), "_\r\n", "$-1\r\n", "*-1\r\n"}},
         {lookup_id, {bulk(whole_lock), "_\r\n", "$-1\r\n", "*-1\r\n"}},
     };
-    for (const auto& [what, right] : given) {
+    for (const auto& [req, right] : given) {
         for (const auto& reply : replies) {
-            SCOPED_TRACE(std::to_string(what.index()) + " " + reply);
+            SCOPED_TRACE(std::to_string(req.index()) + " " + reply);
             if (std::find(right.begin(), right.end(), reply) != right.end()) {
-                EXPECT_NO_THROW((void)decoded(what, reply));
+                EXPECT_NO_THROW((void)decoded(req, reply));
                 continue;
             }
             try {
-                (void)decoded(what, reply);
+                (void)decoded(req, reply);
                 ADD_FAILURE() << "it was taken for an answer";
             } catch (const lock_error& failure) {
                 const std::string message = failure.what();
@@ -157,14 +156,14 @@ TEST(replies_of_the_lock_script, any_other_is_refused) {
 }
 
 TEST(replies_of_the_lock_script, an_error_is_told_by_its_meaning) {
-    for (const auto& what : {acquire, release, extend, is_locked, lookup_key, lookup_id}) {
+    for (const auto& req : {acquire, release, extend, is_locked, lookup_key, lookup_id}) {
         expect_error(error_code::invalid_argument,
-                     [&] { (void)decoded(what, "-WRONGTYPE Operation against a key\r\n"); });
-        expect_error(error_code::internal, [&] { (void)decoded(what, "-FENCEEND\r\n"); });
-        expect_error(error_code::service_unavailable, [&] { (void)decoded(what, "-OOM\r\n"); });
-        expect_error(error_code::internal, [&] { (void)decoded(what, "-ERR whatever\r\n"); });
-        expect_error(error_code::internal, [&] { (void)decoded(what, "-\r\n"); });
-        expect_error(error_code::auth_failed, [&] { (void)decoded(what, "!6\r\nNOPERM\r\n"); });
+                     [&] { (void)decoded(req, "-WRONGTYPE Operation against a key\r\n"); });
+        expect_error(error_code::internal, [&] { (void)decoded(req, "-FENCEEND\r\n"); });
+        expect_error(error_code::service_unavailable, [&] { (void)decoded(req, "-OOM\r\n"); });
+        expect_error(error_code::internal, [&] { (void)decoded(req, "-ERR whatever\r\n"); });
+        expect_error(error_code::internal, [&] { (void)decoded(req, "-\r\n"); });
+        expect_error(error_code::auth_failed, [&] { (void)decoded(req, "!6\r\nNOPERM\r\n"); });
     }
 }
 

@@ -106,7 +106,7 @@ TEST_P(redis_login, a_password_that_changes_is_asked_for_with_the_next_connectio
     expect_it_works(locks);
 }
 
-TEST_P(redis_login, a_server_without_hello_is_spoken_to_in_the_old_protocol) {
+TEST_P(redis_login, a_server_without_hello_is_used_with_resp2) {
     const redis_server server({.arguments = {"--rename-command", "HELLO", ""}});
     expect_it_works(open(server, "", ""));
     const auto elsewhere = open(server, "", "", 5);

@@ -33,15 +33,15 @@ class redis_cut : public testing::TestWithParam<cut> {
     /// its time; it strikes at fewer places.
     template <class Action>
     void cut_at_every_byte_of(Action action) {
-        const auto [kind, way, how] = GetParam();
+        const auto [kind, way, closing_kind] = GetParam();
         std::uint64_t bytes = 0;
-        for (;; bytes += how == closing::reset ? 17 : 1) {
+        for (;; bytes += closing_kind == closing::reset ? 17 : 1) {
             // A cut behind the last byte may strike this call instead.
             ASSERT_TRUE(eventually([&] {
                 return survives([&] { (void)door_->is_locked(locks_, "warm-up", {}); });
             })) << bytes;
             const auto cuts = proxy_.cuts();
-            proxy_.arm_cut(way, bytes, how);
+            proxy_.arm_cut(way, bytes, closing_kind);
             const auto taken = time_of([&] { action(bytes); });
             proxy_.disarm_cut();
             EXPECT_LT(taken, operation_timeout + margin) << bytes;
@@ -142,7 +142,7 @@ TEST_P(redis_cut, a_lookup_tells_the_truth_or_fails) {
     });
 }
 
-TEST_P(redis_cut, a_greeting_that_is_cut_fails_the_call_and_not_the_client) {
+TEST_P(redis_cut, a_handshake_that_is_cut_fails_the_call_and_not_the_client) {
     std::uint64_t bytes = 0;
     for (;; ++bytes) {
         const auto cuts = proxy_.cuts();
@@ -204,7 +204,7 @@ TEST_P(redis_silence, a_deadline_bounds_the_whole_reply_not_each_read) {
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
 }
 
-TEST_P(redis_silence, a_call_ends_at_its_deadline_and_a_late_grant_is_undone) {
+TEST_P(redis_silence, a_call_ends_at_its_deadline_and_a_late_grant_is_released) {
     const auto locks = open();
     EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
     for (const bool stop_the_server : {true, false}) {
@@ -230,7 +230,7 @@ TEST_P(redis_silence, a_call_ends_at_its_deadline_and_a_late_grant_is_undone) {
     }
 }
 
-TEST_P(redis_silence, an_acquisition_whose_answer_never_comes_is_undone_without_it) {
+TEST_P(redis_silence, an_acquisition_whose_reply_never_comes_is_released_without_it) {
     const auto locks = open();
     EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
     // The server hears and grants; its answer vanishes, and the connection stays open.
@@ -243,7 +243,7 @@ TEST_P(redis_silence, an_acquisition_whose_answer_never_comes_is_undone_without_
 }
 
 /// A tunnel may deliver the request of a broken connection long after its client was reset.
-TEST_P(redis_silence, an_acquisition_that_is_delivered_late_is_undone_whenever_it_is) {
+TEST_P(redis_silence, an_acquisition_that_is_delivered_late_is_released_whenever_it_is) {
     const auto locks = open();
     EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
     proxy_.arm_cut(direction::to_server, 0, closing::reset);
@@ -263,7 +263,7 @@ TEST_P(redis_silence, an_acquisition_that_is_delivered_late_is_undone_whenever_i
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, 20s));
 }
 
-TEST_P(redis_silence, the_answer_of_a_call_that_gave_up_is_not_given_to_the_next) {
+TEST_P(redis_silence, the_reply_of_an_abandoned_call_is_not_given_to_the_next) {
     const auto locks = open();
     auto other = locks.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(other);
@@ -279,7 +279,7 @@ TEST_P(redis_silence, the_answer_of_a_call_that_gave_up_is_not_given_to_the_next
     }
 }
 
-TEST_P(redis_silence, a_call_with_more_time_still_gets_its_answer_when_another_gives_up) {
+TEST_P(redis_silence, a_call_with_more_time_still_gets_its_reply_when_another_is_abandoned) {
     const auto locks = open();
     auto held = locks.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(held);
@@ -305,7 +305,7 @@ TEST_P(redis_silence, a_call_with_more_time_still_gets_its_answer_when_another_g
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 1; }, cleanup_time));
 }
 
-TEST_P(redis_silence, a_stop_request_is_heard_at_once_and_leaves_nothing_locked) {
+TEST_P(redis_silence, a_stop_request_takes_effect_at_once_and_leaves_nothing_locked) {
     const auto locks = open();
     EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
     for (const bool stop_the_server : {true, false}) {
@@ -328,7 +328,7 @@ TEST_P(redis_silence, a_stop_request_is_heard_at_once_and_leaves_nothing_locked)
     }
 }
 
-TEST_P(redis_silence, a_cancelled_acquisition_is_undone_though_its_release_overtook_it) {
+TEST_P(redis_silence, a_cancelled_acquisition_is_released_though_its_release_overtook_it) {
     const auto locks = open();
     EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
     // What is sent on this connection arrives much later than what is sent on the next.

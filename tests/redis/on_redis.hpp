@@ -30,8 +30,9 @@ struct stored {
     std::int64_t ttl_ms = -1;
 
     friend bool operator==(const stored&, const stored&) = default;
-    friend std::ostream& operator<<(std::ostream& out, const stored& what) {
-        return out << what.type << " " << what.value << " (" << what.ttl_ms << " ms)";
+    friend std::ostream& operator<<(std::ostream& out, const stored& value_stored) {
+        return out << value_stored.type << " " << value_stored.value << " (" << value_stored.ttl_ms
+                   << " ms)";
     }
 };
 

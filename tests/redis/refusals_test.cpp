@@ -30,8 +30,8 @@ std::string refusal(error_code code, const std::function<void()>& action) {
     return message;
 }
 
-void expect_mention(const std::string& message, const std::string& what) {
-    EXPECT_NE(message.find(what), std::string::npos) << message;
+void expect_mention(const std::string& message, const std::string& words) {
+    EXPECT_NE(message.find(words), std::string::npos) << message;
 }
 
 class refusing_redis : public testing::Test {
@@ -249,7 +249,7 @@ TEST_F(forbidding_redis, the_rights_that_messages_ask_for_suffice) {
     }
 }
 
-TEST_F(forbidding_redis, those_rights_suffice_for_operations_that_travel_together) {
+TEST_F(forbidding_redis, those_rights_suffice_for_batches) {
     const auto locks = open_as(
         {"~syncguard:*", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+incr", "+decr"});
     (void)locks.is_locked("k");
@@ -358,7 +358,7 @@ TEST_F(forbidding_redis, a_lock_that_may_not_be_read_or_removed_stays) {
     EXPECT_EQ(contents_of(server_).size(), 3U);
 }
 
-TEST_F(forbidding_redis, one_forbidden_key_fails_alone_among_others_that_travel_with_it) {
+TEST_F(forbidding_redis, one_forbidden_key_fails_alone_in_its_batch) {
     const auto locks =
         open_as({"~syncguard:ok*", "~syncguard:id:*", "~syncguard:fence:syncguard:ok*", "+@all"});
     (void)locks.is_locked("ok");

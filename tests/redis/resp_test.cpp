@@ -640,10 +640,10 @@ class random_values {
     }
 
     std::string text(std::string_view alphabet, std::size_t longest) {
-        std::string made(below(longest + 1), ' ');
-        for (auto& c : made)
+        std::string generated(below(longest + 1), ' ');
+        for (auto& c : generated)
             c = alphabet[below(alphabet.size())];
-        return made;
+        return generated;
     }
 
     static std::string quoted(const std::string& name, const std::string& content) {
@@ -694,9 +694,9 @@ TEST(resp_reader, random_messages_in_random_pieces_are_understood) {
         std::string bytes;
         std::vector<std::string> messages;
         for (int i = 0; i < 20; ++i) {
-            const auto made = random.message();
-            bytes += made.bytes;
-            messages.push_back(made.messages.front());
+            const auto generated = random.message();
+            bytes += generated.bytes;
+            messages.push_back(generated.messages.front());
         }
         std::vector<std::size_t> pieces(bytes.size());
         const auto longest = 1 + random.below(200);

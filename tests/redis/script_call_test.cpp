@@ -27,15 +27,15 @@ const std::string sha1(redis::lock_script().sha1);
 /// The words of a call that performs these, sorted as the client sorts them.
 words call_of(const std::vector<request>& operations, bool script_is_known = true) {
     const redis::key_space keys("app");
-    std::vector<redis::script_input> inputs;
+    std::vector<redis::script_args> inputs;
     for (const auto& each : operations)
         inputs.push_back(redis::encode(each, keys, true));
-    std::stable_sort(inputs.begin(), inputs.end(), redis::comes_before);
-    std::vector<const redis::script_input*> in_order;
+    std::stable_sort(inputs.begin(), inputs.end(), redis::batch_order);
+    std::vector<const redis::script_args*> in_order;
     for (const auto& each : inputs)
         in_order.push_back(&each);
     std::string bytes;
-    redis::append_call(bytes, in_order, script_is_known);
+    redis::append_evalsha(bytes, in_order, script_is_known);
 
     redis::resp::reader reader;
     std::memcpy(reader.prepare(bytes.size()).data(), bytes.data(), bytes.size());

@@ -109,7 +109,7 @@ TEST_F(lock_script_in_redis, nothing_else_touches_a_fence) {
     EXPECT_EQ(commands_of([&] { return locks_.release(id); }), (names{"TIME", "GET"}));
 }
 
-TEST_F(lock_script_in_redis, the_same_holds_for_operations_that_travel_together) {
+TEST_F(lock_script_in_redis, the_same_holds_for_batches) {
     monitor watch(server_);
     constexpr int many = 60;
     std::vector<std::string> ids(many);
@@ -190,13 +190,13 @@ class call_of_the_lock_script : public lock_script_in_redis {
         command_words.insert(command_words.end(), keys.begin(), keys.end());
         command_words.insert(command_words.end(), arguments.begin(), arguments.end());
         const auto reply = command(command_words);
-        words told;
+        words replies;
         for (const auto& each : reply.list)
-            told.push_back(each.is_error ? each.text.substr(0, each.text.find(' '))
-                                         : std::to_string(each.integer));
-        EXPECT_FALSE(told.empty()) << reply.text;
-        if (!told.empty()) told.erase(told.begin());  // the time
-        return told;
+            replies.push_back(each.is_error ? each.text.substr(0, each.text.find(' '))
+                                            : std::to_string(each.integer));
+        EXPECT_FALSE(replies.empty()) << reply.text;
+        if (!replies.empty()) replies.erase(replies.begin());  // the time
+        return replies;
     }
     words acquire(const words& keys, const std::string& letters) {
         words stored;
@@ -225,16 +225,16 @@ TEST_F(call_of_the_lock_script, operations_fail_each_for_itself) {
     const auto granted = take(locks_, "held");
     const std::string held_index = "syncguard:id:" + granted.to_string();
 
-    auto told = call(
+    auto replies = call(
         {lock("foreign"), lock("held"), lock("held"),                                //
          index('F'),      held_index,   held_index,                                  //
          lock("list"),    lock("end"),  lock("held"),  lock("held"),  lock("free"),  //
          index('A'),      index('B'),   index('C'),    index('D'),    index('E'),    //
          fence("list"),   fence("end"), fence("held"), fence("held"), fence("free"), lock("free")},
         {"release_known", "", "3", "acquire_plain", "30000", "5", "is_locked", "", "1"});
-    ASSERT_EQ(told.size(), 9U);
-    told[6] = told[6].substr(0, 1);
-    EXPECT_EQ(told,
+    ASSERT_EQ(replies.size(), 9U);
+    replies[6] = replies[6].substr(0, 1);
+    EXPECT_EQ(replies,
               (words{"FOREIGNVALUE", "1", "-1", "WRONGTYPE", "FENCEEND", "2", "-", "1", "1"}));
     EXPECT_EQ(command({"GET", fence("end")}).text, "900000000000000");
     EXPECT_EQ(command({"GET", index('C')}).text, lock("held"));
@@ -249,11 +249,11 @@ TEST_F(call_of_the_lock_script, acquisitions_of_free_keys_ask_once_whether_they_
 }
 
 TEST_F(call_of_the_lock_script, of_acquisitions_of_a_free_key_the_first_one_gets_it) {
-    auto told = acquire({"a", "b", "a", "c", "a"}, "ABCDE");
-    ASSERT_EQ(told.size(), 5U);
+    auto replies = acquire({"a", "b", "a", "c", "a"}, "ABCDE");
+    ASSERT_EQ(replies.size(), 5U);
     for (const std::size_t loser : {2U, 4U})
-        told[loser] = told[loser].substr(0, 1);
-    EXPECT_EQ(told, (words{"1", "1", "-", "1", "-"}));
+        replies[loser] = replies[loser].substr(0, 1);
+    EXPECT_EQ(replies, (words{"1", "1", "-", "1", "-"}));
     EXPECT_EQ(command({"GET", index('A')}).text, lock("a"));
     EXPECT_EQ(command({"EXISTS", index('C'), index('E')}).integer, 0);
     EXPECT_EQ(command({"GET", fence("a")}).text, "1");
@@ -262,10 +262,10 @@ TEST_F(call_of_the_lock_script, of_acquisitions_of_a_free_key_the_first_one_gets
 
 TEST_F(call_of_the_lock_script, who_comes_second_for_the_last_fence_finds_the_key_locked) {
     command({"SET", fence("a"), "899999999999999"});
-    auto told = acquire({"a", "a"}, "AB");
-    ASSERT_EQ(told.size(), 2U);
-    told[1] = told[1].substr(0, 1);
-    EXPECT_EQ(told, (words{"900000000000000", "-"}));
+    auto replies = acquire({"a", "a"}, "AB");
+    ASSERT_EQ(replies.size(), 2U);
+    replies[1] = replies[1].substr(0, 1);
+    EXPECT_EQ(replies, (words{"900000000000000", "-"}));
     EXPECT_EQ(command({"GET", fence("a")}).text, "900000000000000");
 }
 

@@ -9,8 +9,8 @@ namespace syncguard::test {
 namespace {
 
 using redis::code_of;
-using redis::is_refusal;
-using redis::may_concern_one_key;
+using redis::had_no_effect;
+using redis::may_be_one_operation;
 using redis::may_have_failed_over;
 using redis::to_lock_error;
 
@@ -106,7 +106,7 @@ TEST(errors_of_a_redis_server, mean_the_same_inside_the_script_on_every_version)
             const std::string reply = before + error + after;
             EXPECT_EQ(to_string(code_of(reply)), to_string(code_of(error)))
                 << version << ": " << reply;
-            EXPECT_TRUE(is_refusal(reply)) << version << ": " << reply;
+            EXPECT_TRUE(had_no_effect(reply)) << version << ": " << reply;
             const std::string message = to_lock_error(reply, "Redis").what();
             EXPECT_EQ(message.find("Redis answered " + error.substr(0, error.find(' '))), 0U)
                 << version << ": " << message;
@@ -125,7 +125,7 @@ TEST(errors_of_a_redis_server, permissions_that_a_script_lacks_are_named_on_ever
                                       ": @user_script:14: @user_script: 14: " + error,
                                   "ERR " + error}) {
             EXPECT_EQ(to_string(code_of(reply)), to_string(error_code::auth_failed)) << reply;
-            EXPECT_TRUE(is_refusal(reply)) << reply;
+            EXPECT_TRUE(had_no_effect(reply)) << reply;
         }
     }
 }
@@ -136,7 +136,7 @@ TEST(errors_of_a_redis_server, places_that_lead_to_no_known_error_are_internal) 
           "ERR Error running script (call to f_", "@user_script: 227: attempt to index a nil value",
           "ERR Error running script (call to f_00): @user_script:1: READONLYish"}) {
         EXPECT_EQ(to_string(code_of(reply)), to_string(error_code::internal)) << reply;
-        EXPECT_FALSE(is_refusal(reply)) << reply;
+        EXPECT_FALSE(had_no_effect(reply)) << reply;
         EXPECT_NO_THROW((void)to_lock_error(reply, "Redis"));
     }
 }
@@ -150,14 +150,14 @@ TEST(errors_of_a_redis_server, mean_what_the_specification_says) {
 
 TEST(errors_of_a_redis_server, say_whether_anything_can_have_been_done) {
     for (const auto& [reply, code, refusal] : meanings)
-        EXPECT_EQ(is_refusal(reply), refusal) << reply;
+        EXPECT_EQ(had_no_effect(reply), refusal) << reply;
 }
 
 TEST(errors_of_a_redis_server, may_be_about_one_key_of_many) {
     for (const char* word : {"NOPERM", "CROSSSLOT", "MOVED", "ASK", "TRYAGAIN"})
-        EXPECT_TRUE(may_concern_one_key(std::string(word) + " and more")) << word;
+        EXPECT_TRUE(may_be_one_operation(std::string(word) + " and more")) << word;
     for (const char* word : {"NOAUTH", "OOM", "LOADING", "ERR", "", "BUSY", "READONLY", "ASKED"})
-        EXPECT_FALSE(may_concern_one_key(std::string(word) + " and more")) << word;
+        EXPECT_FALSE(may_be_one_operation(std::string(word) + " and more")) << word;
 }
 
 TEST(errors_of_a_redis_server, say_whether_another_server_may_have_taken_over) {

@@ -58,13 +58,13 @@ TEST_F(redis_threads, two_hundred_on_few_keys_exclude_each_other_and_starve_no_r
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < 200; ++i) {
         threads.emplace_back([&, i](const std::stop_token& stop) {
-            const std::size_t which = i % holders.size();
+            const std::size_t index = i % holders.size();
             while (!stop.stop_requested()) {
-                auto lease = locks_.acquire("shared:" + std::to_string(which));
+                auto lease = locks_.acquire("shared:" + std::to_string(index));
                 if (!lease) continue;
-                EXPECT_EQ(++holders[which], 1);
-                ++grants[which];
-                --holders[which];
+                EXPECT_EQ(++holders[index], 1);
+                ++grants[index];
+                --holders[index];
                 EXPECT_TRUE(lease->release());
             }
         });
@@ -74,10 +74,10 @@ TEST_F(redis_threads, two_hundred_on_few_keys_exclude_each_other_and_starve_no_r
         longest = std::max(longest, time_of([&] { EXPECT_TRUE(renewed->extend({.ttl = 30s})); }));
     threads.clear();
     EXPECT_LT(longest, 1s + margin);
-    for (std::size_t which = 0; which < holders.size(); ++which) {
-        auto last = locks_.acquire("shared:" + std::to_string(which));
+    for (std::size_t index = 0; index < holders.size(); ++index) {
+        auto last = locks_.acquire("shared:" + std::to_string(index));
         ASSERT_TRUE(last);
-        EXPECT_EQ(last->fence(), fence::from_counter(grants[which] + 1));
+        EXPECT_EQ(last->fence(), fence::from_counter(grants[index] + 1));
     }
 }
 
@@ -136,9 +136,9 @@ TEST_F(redis_threads, a_storm_against_a_silent_server_opens_few_connections) {
             threads.emplace_back([this, seed, i] {
                 std::mt19937_64 random(seed + i);
                 for (int round = 0; round < 20; ++round) {
-                    const milliseconds patience(1 + static_cast<int>(random() % 20));
+                    const milliseconds timeout(1 + static_cast<int>(random() % 20));
                     EXPECT_THROW((void)locks_.acquire("key:" + std::to_string(random() % 40),
-                                                      {.ttl = 60s, .timeout = patience}),
+                                                      {.ttl = 60s, .timeout = timeout}),
                                  lock_error);
                 }
             });
@@ -151,7 +151,7 @@ TEST_F(redis_threads, a_storm_against_a_silent_server_opens_few_connections) {
         << clients_of(server_);
 }
 
-TEST_F(redis_threads, a_full_queue_refuses_callers_and_still_undoes_what_it_has_to) {
+TEST_F(redis_threads, a_full_queue_refuses_callers_and_still_releases_in_the_background) {
     fault_proxy proxy(server_.port());
     const any_backend locks =
         redis::backend({.host = "127.0.0.1", .port = proxy.port()}, quiet(30s));

@@ -17,16 +17,16 @@ namespace {
 
 class redis_tls_test : public testing::TestWithParam<door_kind> {
   protected:
-    static const certificates& made() {
+    static const certificates& issued() {
         static const certificates all;
         return all;
     }
 
-    [[nodiscard]] static redis_server_options secured(const certificate_files& shown,
+    [[nodiscard]] static redis_server_options secured(const certificate_files& presented,
                                                       bool clients_need_certificates = false) {
-        return {.tls = redis_tls{.certificate = shown.certificate,
-                                 .key = shown.key,
-                                 .ca = made().ca(),
+        return {.tls = redis_tls{.certificate = presented.certificate,
+                                 .key = presented.key,
+                                 .ca = issued().ca(),
                                  .clients_need_certificates = clients_need_certificates}};
     }
 
@@ -34,7 +34,7 @@ class redis_tls_test : public testing::TestWithParam<door_kind> {
                                                  const std::string& host = "127.0.0.1") {
         return {.host = host,
                 .port = port,
-                .tls = redis::tls_options{.ca_file = made().ca()},
+                .tls = redis::tls_options{.ca_file = issued().ca()},
                 .password = secret,
                 .connect_timeout = 500ms};
     }
@@ -65,13 +65,13 @@ class redis_tls_test : public testing::TestWithParam<door_kind> {
 };
 
 TEST_P(redis_tls_test, a_good_certificate_is_accepted_by_name_and_by_address) {
-    const redis_server server(secured(made().server()));
+    const redis_server server(secured(issued().server()));
     expect_it_works(trusting(server.tls_port()));
     expect_it_works(trusting(server.tls_port(), "localhost"));
 }
 
 TEST_P(redis_tls_test, many_threads_share_one_secured_connection) {
-    const redis_server server(secured(made().server()));
+    const redis_server server(secured(issued().server()));
     fault_proxy proxy(server.tls_port());
     const any_backend locks = redis::backend(trusting(proxy.port()), quiet());
     proxy.slice(direction::to_client);
@@ -93,21 +93,21 @@ TEST_P(redis_tls_test, many_threads_share_one_secured_connection) {
 
 TEST_P(redis_tls_test, bad_certificates_are_refused) {
     {
-        const redis_server server(secured(made().expired_server()));
+        const redis_server server(secured(issued().expired_server()));
         expect_refusal(trusting(server.tls_port()), error_code::auth_failed, "expired");
     }
     {
-        const redis_server server(secured(made().other_host()));
+        const redis_server server(secured(issued().other_host()));
         expect_refusal(trusting(server.tls_port()), error_code::auth_failed, "mismatch");
         expect_refusal(trusting(server.tls_port(), "localhost"), error_code::auth_failed,
                        "mismatch");
     }
     {
-        const redis_server server(secured(made().self_signed()));
+        const redis_server server(secured(issued().self_signed()));
         expect_refusal(trusting(server.tls_port()), error_code::auth_failed, "self");
     }
     {
-        const redis_server server(secured(made().server()));
+        const redis_server server(secured(issued().server()));
         auto without_our_authority = trusting(server.tls_port());
         without_our_authority.tls->ca_file.clear();
         expect_refusal(without_our_authority, error_code::auth_failed, "certificate");
@@ -115,7 +115,7 @@ TEST_P(redis_tls_test, bad_certificates_are_refused) {
 }
 
 TEST_P(redis_tls_test, nothing_is_said_to_a_server_that_was_not_verified) {
-    const redis_server server(secured(made().expired_server()));
+    const redis_server server(secured(issued().expired_server()));
     const any_backend locks = redis::backend(trusting(server.tls_port()), quiet());
     EXPECT_THROW((void)door_->acquire(locks, "k", {}, {}), lock_error);
     EXPECT_EQ(server.command({"INFO", "commandstats"}).text.find("cmdstat_hello"),
@@ -123,13 +123,13 @@ TEST_P(redis_tls_test, nothing_is_said_to_a_server_that_was_not_verified) {
 }
 
 TEST_P(redis_tls_test, a_client_certificate_is_shown_where_the_server_wants_one) {
-    const redis_server server(secured(made().server(), true));
+    const redis_server server(secured(issued().server(), true));
     auto options = trusting(server.tls_port());
     // Often: the server's complaint and the end of the connection come together.
     for (int i = 0; i < 6; ++i)
         expect_refusal(options, error_code::auth_failed, "certificate");
-    options.tls->certificate_file = made().client().certificate;
-    options.tls->private_key_file = made().client().key;
+    options.tls->certificate_file = issued().client().certificate;
+    options.tls->private_key_file = issued().client().key;
     expect_it_works(options);
 }
 
@@ -152,7 +152,7 @@ TEST_P(redis_tls_test, a_server_without_tls_is_not_talked_to) {
 }
 
 TEST_P(redis_tls_test, a_client_without_tls_does_not_hang_on_a_secured_port) {
-    const redis_server server(secured(made().server()));
+    const redis_server server(secured(issued().server()));
     const any_backend locks = redis::backend(
         {.host = "127.0.0.1", .port = server.tls_port(), .connect_timeout = 500ms}, quiet());
     EXPECT_LT(time_of([&] { EXPECT_THROW((void)door_->acquire(locks, "k", {}, {}), lock_error); }),
@@ -160,7 +160,7 @@ TEST_P(redis_tls_test, a_client_without_tls_does_not_hang_on_a_secured_port) {
 }
 
 TEST_P(redis_tls_test, a_handshake_that_is_cut_fails_the_call_and_not_the_client) {
-    const redis_server server(secured(made().server()));
+    const redis_server server(secured(issued().server()));
     fault_proxy proxy(server.tls_port());
     for (const auto way : {direction::to_client, direction::to_server}) {
         std::uint64_t bytes = 0;
@@ -191,7 +191,7 @@ TEST_P(redis_tls_test, a_handshake_that_is_cut_fails_the_call_and_not_the_client
 }
 
 TEST_P(redis_tls_test, a_stalled_handshake_is_bounded) {
-    const redis_server server(secured(made().server()));
+    const redis_server server(secured(issued().server()));
     fault_proxy proxy(server.tls_port());
     proxy.stall(direction::to_client);
     const any_backend locks = redis::backend(trusting(proxy.port()), quiet());
@@ -205,10 +205,10 @@ TEST_P(redis_tls_test, a_stalled_handshake_is_bounded) {
 }
 
 TEST_P(redis_tls_test, a_fork_does_not_depend_on_files_that_were_read_before) {
-    const redis_server server(secured(made().server()));
+    const redis_server server(secured(issued().server()));
     const temporary_folder folder;
     const auto copied_ca = folder / "ca.pem";
-    std::filesystem::copy_file(made().ca(), copied_ca);
+    std::filesystem::copy_file(issued().ca(), copied_ca);
     auto options = trusting(server.tls_port());
     options.tls->ca_file = copied_ca;
     const any_backend locks = redis::backend(options, quiet());

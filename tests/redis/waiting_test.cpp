@@ -139,7 +139,7 @@ TEST_F(waiting_on_redis, of_many_threads_that_wait_one_asks_the_server) {
     EXPECT_LE(calls_of("evalsha") - before, 5 * threads);
 }
 
-TEST_F(waiting_on_redis, the_server_is_asked_to_tell_only_by_those_who_wait) {
+TEST_F(waiting_on_redis, only_waiting_clients_ask_the_server_for_notifications) {
     const auto locks = open();
     for (int i = 0; i < 10; ++i) {
         auto lease = locks.acquire("k");

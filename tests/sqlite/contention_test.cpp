@@ -217,7 +217,7 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_200_threads_with_other_keys) {
             });
         }
         EXPECT_FALSE(eventually([&] { return losses.any(); }, 5s))
-            << text_of(losses.first().what.cause);
+            << text_of(losses.first().event.cause);
         ended = true;
     }
     EXPECT_TRUE(lease->release().ok);
@@ -334,7 +334,7 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_another_process_that_writes_with
     });
     lease->keep_alive({.ttl = 1s});
     EXPECT_FALSE(eventually([&] { return losses.any(); }, 8s))
-        << text_of(losses.first().what.cause);
+        << text_of(losses.first().event.cause);
     writer.kill(SIGKILL);
     EXPECT_TRUE(lease->release().ok);
 }

@@ -14,7 +14,7 @@ namespace syncguard::test {
 class loss_recorder {
   public:
     struct told {
-        loss what;
+        loss event;
         lease_clock::time_point at;
     };
 

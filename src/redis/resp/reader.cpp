@@ -23,8 +23,8 @@ constexpr std::size_t excess = 8;
     throw malformed(std::string("the server's bytes are not RESP3: ") + rule);
 }
 
-[[noreturn]] void refuse_excess(const char* what, std::size_t limit) {
-    throw malformed(std::string("the server's message is too large: ") + what + " exceeds " +
+[[noreturn]] void refuse_excess(const char* quantity, std::size_t limit) {
+    throw malformed(std::string("the server's message is too large: ") + quantity + " exceeds " +
                     std::to_string(limit));
 }
 
@@ -109,9 +109,9 @@ std::size_t reader::memory() const noexcept {
 std::optional<value> reader::parse() {
     if (announced_ == 0) begin_message();
     for (;;) {
-        const progress made = take_token();
-        if (made == progress::starved) return std::nullopt;
-        if (made == progress::whole_value && completes_message()) break;
+        const progress result = take_token();
+        if (result == progress::starved) return std::nullopt;
+        if (result == progress::whole_value && completes_message()) break;
     }
     const value message(bytes_.unread().data(), nodes_.front());
     bytes_.consume(cursor_);
@@ -125,7 +125,7 @@ void reader::begin_message() {
         std::vector<node>().swap(nodes_);
     }
     nodes_.clear();
-    announce(1, 1);
+    deliver(1, 1);
 }
 
 reader::progress reader::take_token() {
@@ -177,12 +177,12 @@ reader::progress reader::take_token() {
 /// Most of what comes: an integer without a sign that is all here and cannot overflow. The cursor
 /// moves on. Whatever else may be there takes the long way, which knows all the rules.
 std::optional<std::int64_t> reader::take_small_integer() {
-    constexpr std::size_t most_digits = std::numeric_limits<std::int64_t>::digits10;
+    constexpr std::size_t max_digits = std::numeric_limits<std::int64_t>::digits10;
     const std::string_view rest = bytes_.unread().substr(cursor_);
     if (!rest.starts_with(':')) return std::nullopt;
     std::int64_t number = 0;
     std::size_t end = 1;
-    for (; end < rest.size() && end <= most_digits && is_digit(rest[end]); ++end)
+    for (; end < rest.size() && end <= max_digits && is_digit(rest[end]); ++end)
         number = 10 * number + (rest[end] - '0');
     const bool is_whole = end > 1 && rest.substr(end).starts_with(line_end);
     const bool is_allowed =
@@ -254,7 +254,7 @@ reader::progress reader::begin_aggregate(kind type, std::string_view header) {
     if (type == kind::push && !unfinished_.empty()) refuse("a push inside another value");
     const std::size_t values_for_each = type == kind::map ? 2 : 1;
     const std::size_t length = to_length(header);
-    announce(length, values_for_each);
+    deliver(length, values_for_each);
     const std::size_t size = length * values_for_each;
     open({.node = nodes_.size(), .missing = size, .is_attribute = false});
     nodes_.push_back({.type = type, .size = size});
@@ -266,14 +266,14 @@ reader::progress reader::begin_aggregate(kind type, std::string_view header) {
 /// An attribute counts as a value of the message and as a level, but leaves no node behind.
 reader::progress reader::begin_attribute(std::string_view header) {
     const std::size_t length = to_length(header);
-    announce(1, 1);
-    announce(length, 2);
+    deliver(1, 1);
+    deliver(length, 2);
     open({.node = nodes_.size(), .missing = length * 2, .is_attribute = true});
     if (length == 0) unfinished_.pop_back();
     return progress::inside;
 }
 
-void reader::announce(std::size_t elements, std::size_t values_for_each) {
+void reader::deliver(std::size_t elements, std::size_t values_for_each) {
     if (elements > (limits_.elements - announced_) / values_for_each) {
         refuse_excess("the number of its values", limits_.elements);
     }

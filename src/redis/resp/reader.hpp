@@ -1,4 +1,4 @@
-/// Turns the bytes of a Redis server into messages. Rules without I/O: somebody else receives.
+/// Turns the bytes of a Redis server into messages. No I/O: the connection receives.
 #pragma once
 
 #include "redis/resp/receive_buffer.hpp"
@@ -89,7 +89,7 @@ class reader {
     [[nodiscard]] progress begin_bulk(kind type, std::string_view header);
     [[nodiscard]] progress begin_aggregate(kind type, std::string_view header);
     [[nodiscard]] progress begin_attribute(std::string_view header);
-    void announce(std::size_t elements, std::size_t values_for_each);
+    void deliver(std::size_t elements, std::size_t values_for_each);
     void open(const unfinished& aggregate);
     [[nodiscard]] progress add(const node& scalar);
     [[nodiscard]] bool completes_message();
