@@ -1,4 +1,4 @@
-# The front door. Each target does everything it needs, packages included.
+# Entry point for developers. Each target does everything it needs, packages included.
 #
 #   make run     two processes and one lock, on the embedded store
 #   make test    build, and run every test
@@ -40,7 +40,7 @@ LABELS ?= $($@_labels)
 
 asan tsan:
 	@tools/setup build test
-	@tools/build $@ $(LABELS:%=syncguard_%_tests) syncguard_firestore_keeper
+	@tools/build $@ $(LABELS:%=syncguard_%_tests) syncguard_firestore_emulator_daemon
 	@ctest --preset $@ --parallel $$(nproc) -L '^($(shell echo $(LABELS) | tr ' ' '|'))$$'
 
 FUZZ_SECONDS ?= 30

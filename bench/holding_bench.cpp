@@ -68,7 +68,7 @@ medians hold_many() {
 
     const auto cpu_before = cpu_time();
     const auto begin = std::chrono::steady_clock::now();
-    // How long somebody else waits for an answer among the renewals.
+    // How long another caller waits for an answer among the renewals.
     std::chrono::duration<double, std::milli> longest{0};
     while (std::chrono::steady_clock::now() < begin + window) {
         std::this_thread::sleep_for(50ms);

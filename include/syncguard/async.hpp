@@ -69,8 +69,8 @@ auto async_acquire(const B& backend, std::string_view key, const acquire_options
     using capabilities = typename B::capabilities_type;
     return detail::initiate<acquire_result<capabilities>>(
         [core = detail::access::core(backend).shared_from_this(), key = std::string(key), options](
-            std::stop_token stop, auto done) {
-            core->start_acquire(key, options, std::move(stop), std::move(done));
+            std::stop_token stop, auto handler) {
+            core->start_acquire(key, options, std::move(stop), std::move(handler));
         },
         [](auto lease) { return detail::access::result<capabilities>(std::move(lease)); },
         std::forward<Token>(token));
@@ -83,8 +83,8 @@ auto async_release(const B& backend, std::string_view lock_id, const call_option
                    Token&& token) {
     return detail::initiate<release_result>(
         [core = detail::access::core(backend).shared_from_this(), id = std::string(lock_id),
-         options](std::stop_token stop, auto done) {
-            core->start_release(id, {}, options, std::move(stop), std::move(done));
+         options](std::stop_token stop, auto handler) {
+            core->start_release(id, {}, options, std::move(stop), std::move(handler));
         },
         detail::unchanged, std::forward<Token>(token));
 }
@@ -95,8 +95,8 @@ template <capability_set Capabilities,
 auto async_release(lease<Capabilities>& lease, const call_options& options, Token&& token) {
     return detail::initiate<release_result>(
         [core = detail::access::core(lease).shared_from_this(), options](std::stop_token stop,
-                                                                         auto done) {
-            core->start_release(options, std::move(stop), std::move(done));
+                                                                         auto handler) {
+            core->start_release(options, std::move(stop), std::move(handler));
         },
         detail::unchanged, std::forward<Token>(token));
 }
@@ -108,8 +108,8 @@ auto async_extend(const B& backend, std::string_view lock_id, const extend_optio
                   Token&& token) {
     return detail::initiate<extend_result>(
         [core = detail::access::core(backend).shared_from_this(), id = std::string(lock_id),
-         options](std::stop_token stop, auto done) {
-            core->start_extend(id, {}, options, std::move(stop), std::move(done));
+         options](std::stop_token stop, auto handler) {
+            core->start_extend(id, {}, options, std::move(stop), std::move(handler));
         },
         detail::unchanged, std::forward<Token>(token));
 }
@@ -120,8 +120,8 @@ template <capability_set Capabilities,
 auto async_extend(lease<Capabilities>& lease, const extend_options& options, Token&& token) {
     return detail::initiate<extend_result>(
         [core = detail::access::core(lease).shared_from_this(), options](std::stop_token stop,
-                                                                         auto done) {
-            core->start_extend(options, std::move(stop), std::move(done));
+                                                                         auto handler) {
+            core->start_extend(options, std::move(stop), std::move(handler));
         },
         detail::unchanged, std::forward<Token>(token));
 }
@@ -132,8 +132,8 @@ auto async_is_locked(const B& backend, std::string_view key, const call_options&
                      Token&& token) {
     return detail::initiate<bool>(
         [core = detail::access::core(backend).shared_from_this(), key = std::string(key), options](
-            std::stop_token stop, auto done) {
-            core->start_is_locked(key, options, std::move(stop), std::move(done));
+            std::stop_token stop, auto handler) {
+            core->start_is_locked(key, options, std::move(stop), std::move(handler));
         },
         detail::unchanged, std::forward<Token>(token));
 }
@@ -142,12 +142,12 @@ auto async_is_locked(const B& backend, std::string_view key, const call_options&
 template <lock_backend B, boost::asio::completion_token_for<detail::async_signature<
                               std::optional<lock_info<typename B::capabilities_type>>>>
                               Token>
-auto async_lookup(const B& backend, key_lookup which, const call_options& options, Token&& token) {
+auto async_lookup(const B& backend, key_lookup query, const call_options& options, Token&& token) {
     using capabilities = typename B::capabilities_type;
     return detail::initiate<std::optional<lock_info<capabilities>>>(
-        [core = detail::access::core(backend).shared_from_this(), key = std::string(which.key),
-         options](std::stop_token stop, auto done) {
-            core->start_lookup_key(key, options, std::move(stop), std::move(done));
+        [core = detail::access::core(backend).shared_from_this(), key = std::string(query.key),
+         options](std::stop_token stop, auto handler) {
+            core->start_lookup_key(key, options, std::move(stop), std::move(handler));
         },
         [](const auto& record) { return detail::access::sanitized<capabilities>(record); },
         std::forward<Token>(token));
@@ -157,13 +157,13 @@ auto async_lookup(const B& backend, key_lookup which, const call_options& option
 template <lock_backend B, boost::asio::completion_token_for<detail::async_signature<
                               std::optional<lock_info<typename B::capabilities_type>>>>
                               Token>
-auto async_lookup(const B& backend, ownership_lookup which, const call_options& options,
+auto async_lookup(const B& backend, ownership_lookup query, const call_options& options,
                   Token&& token) {
     using capabilities = typename B::capabilities_type;
     return detail::initiate<std::optional<lock_info<capabilities>>>(
-        [core = detail::access::core(backend).shared_from_this(), id = std::string(which.lock_id),
-         options](std::stop_token stop, auto done) {
-            core->start_lookup_id(id, options, std::move(stop), std::move(done));
+        [core = detail::access::core(backend).shared_from_this(), id = std::string(query.lock_id),
+         options](std::stop_token stop, auto handler) {
+            core->start_lookup_id(id, options, std::move(stop), std::move(handler));
         },
         [](const auto& record) { return detail::access::sanitized<capabilities>(record); },
         std::forward<Token>(token));

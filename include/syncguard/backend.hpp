@@ -46,9 +46,9 @@ class basic_backend {
 
     /// Makes a backend of any engine. Throws `lock_error` (`invalid_argument`) for options out of
     /// their range, and for an engine without fences where `Capabilities` has them.
-    explicit basic_backend(std::shared_ptr<engine> store, backend_options options = {})
-        : core_(std::make_shared<detail::backend_core>(std::move(store), std::move(options),
-                                                       Capabilities::supports_fencing)) {}
+    explicit basic_backend(std::shared_ptr<engine> backing_engine, backend_options options = {})
+        : core_(std::make_shared<detail::backend_core>(
+              std::move(backing_engine), std::move(options), Capabilities::supports_fencing)) {}
 
     /// Forgets which engine it is: `any_backend locks = memory::backend();`
     template <class Other>
@@ -80,7 +80,7 @@ class basic_backend {
         return core_->extend(lock_id, {}, options, std::move(stop));
     }
 
-    /// Whether somebody holds the lock. Changes nothing.
+    /// Whether the lock is held. Changes nothing.
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options = {},
                                  std::stop_token stop = {}) const {
         return core_->is_locked(key, options, std::move(stop));
@@ -88,23 +88,23 @@ class basic_backend {
 
     /// The live lock of a key; nothing if it is free or expired. For diagnostics, never as a guard
     /// before a mutation: `release` and `extend` verify ownership themselves.
-    [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(key_lookup which,
+    [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(key_lookup query,
                                                                 const call_options& options = {},
                                                                 std::stop_token stop = {}) const {
         return detail::access::sanitized<Capabilities>(
-            core_->lookup_key(which.key, options, std::move(stop)));
+            core_->lookup_key(query.key, options, std::move(stop)));
     }
 
     /// The live lock with this id; nothing if it is gone.
-    [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(ownership_lookup which,
+    [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(ownership_lookup query,
                                                                 const call_options& options = {},
                                                                 std::stop_token stop = {}) const {
         return detail::access::sanitized<Capabilities>(
-            core_->lookup_id(which.lock_id, options, std::move(stop)));
+            core_->lookup_id(query.lock_id, options, std::move(stop)));
     }
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept {
-        return core_->store()->capabilities();
+        return core_->backing_engine()->capabilities();
     }
 
   private:

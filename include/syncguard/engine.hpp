@@ -27,10 +27,9 @@ struct acquire_request {
     std::string_view key;
     lock_id id;
     milliseconds ttl;
-    /// Until then a locked key is not yet an answer, for an engine that `tells_when_free`: it tries
-    /// again whenever the lock may have become free, and answers `locked` when this time has come,
-    /// or when it cannot be told for once.
-    std::chrono::steady_clock::time_point linger_until{};
+    /// If the engine supports waiting and the key is locked, it tries again on each release until
+    /// this time, then answers `locked`. It answers earlier if it cannot be notified of releases.
+    std::chrono::steady_clock::time_point wait_until{};
 };
 struct release_request {
     lock_id id;
@@ -72,11 +71,11 @@ struct outcome {
     unix_time expires_at{};                ///< After `acquire` and `extend`, by the store's clock.
     syncguard::fence fence;                ///< After `acquire`.
     std::optional<lock_record> record;     ///< After a lookup.
-    /// After an acquisition that lingered: when the attempt that was granted began.
-    std::optional<lease_clock::time_point> attempt_began;
-    /// After an acquisition that found the key locked: how long that can last if nothing happens,
-    /// where that costs nothing to know.
-    std::optional<milliseconds> locked_for;
+    /// After an acquisition that waited: when the attempt that was granted began.
+    std::optional<lease_clock::time_point> attempt_started_at;
+    /// After an acquisition that found the key locked: the key is free after this time if no client
+    /// changes the lock. Set where that costs nothing to know.
+    std::optional<milliseconds> free_within;
 
     [[nodiscard]] static outcome granted(unix_time expires_at, syncguard::fence fence) {
         outcome answer{.ok = true, .reason = {}, .expires_at = expires_at, .fence = fence};
@@ -89,12 +88,12 @@ struct outcome {
     [[nodiscard]] static outcome failed(failure_reason reason) {
         return {.ok = false, .reason = reason};
     }
-    [[nodiscard]] static outcome locked(std::optional<milliseconds> at_most = {}) {
+    [[nodiscard]] static outcome locked(std::optional<milliseconds> free_within = {}) {
         outcome answer = failed(failure_reason::locked);
-        answer.locked_for = at_most;
+        answer.free_within = free_within;
         return answer;
     }
-    [[nodiscard]] static outcome yes_or_no(bool answer) { return {.ok = answer}; }
+    [[nodiscard]] static outcome boolean(bool answer) { return {.ok = answer}; }
     [[nodiscard]] static outcome found(lock_record record) {
         outcome answer{.ok = true};
         answer.record = std::move(record);
@@ -129,9 +128,9 @@ class engine {
 
     [[nodiscard]] virtual backend_capabilities capabilities() const noexcept = 0;
 
-    /// Whether an acquisition may linger. It costs more than one that does not: the engine begins
-    /// to watch the key.
-    [[nodiscard]] virtual bool tells_when_free() const noexcept { return false; }
+    /// Whether an acquisition may wait for the release of a locked key. It costs more than one that
+    /// does not wait: the engine begins to watch the key.
+    [[nodiscard]] virtual bool supports_waiting() const noexcept { return false; }
 
     /// Whether an extension that succeeds is always executed after every other extension of the
     /// lock whose call had failed before it began. A lease then relies on the later one alone.
@@ -146,13 +145,13 @@ class engine {
     [[nodiscard]] virtual std::shared_ptr<const void> reserve_io_thread() { return nullptr; }
 
     /// Blocking form. Throws `lock_error`.
-    [[nodiscard]] virtual outcome perform(const request& what, const call_limits& limits) = 0;
+    [[nodiscard]] virtual outcome execute(const request& req, const call_limits& limits) = 0;
 
-    /// Asynchronous form: returns at once; `done` is called exactly once, from any thread, perhaps
-    /// before `start` returns, also to deliver failures. What the request's views refer to must
-    /// live until then. `done` does not throw.
-    virtual void start(const request& what, const call_limits& limits,
-                       completion done) noexcept = 0;
+    /// Asynchronous form: returns at once; `handler` is called exactly once, from any thread,
+    /// perhaps before `async_execute` returns, also to deliver failures. What the request's views
+    /// refer to must live until then. `handler` does not throw.
+    virtual void async_execute(const request& req, const call_limits& limits,
+                               completion handler) noexcept = 0;
 };
 
 }  // namespace syncguard

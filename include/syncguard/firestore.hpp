@@ -44,8 +44,8 @@ struct options {
     /// Where else than at Google the service is, as `https://host[:port]`; `http://` only for this
     /// host itself.
     std::string endpoint{};
-    /// Trusted authorities in PEM form. Empty: those of the system. The server, and whoever gives
-    /// out tokens, must have a valid certificate that is made out to its name.
+    /// Trusted authorities in PEM form. Empty: those of the system. The server and the token server
+    /// must have valid certificates for their names.
     std::filesystem::path ca_file{};
 
     /// A service account or an authorised user, in Google's JSON form. Empty: the file that the
@@ -95,7 +95,7 @@ inline constexpr milliseconds skew_to_refuse{500};
 /// Throws `lock_error` if nothing was: what `backend` throws for unusable options,
 /// `network_timeout`, or `service_unavailable` if the service cannot be reached or does not tell
 /// the time, as an emulator does not.
-[[nodiscard]] clock_skew measure_clock_skew(options store,
+[[nodiscard]] clock_skew measure_clock_skew(options opts,
                                             milliseconds timeout = milliseconds{5'000});
 
 /// Connections are made when they are needed, kept for further requests and shared by any number of
@@ -128,7 +128,7 @@ class backend : public basic_backend<capabilities> {
   public:
     /// Throws `lock_error` (invalid_argument) for options, or a credentials file, that cannot be
     /// used. Connects to nothing.
-    explicit backend(options store, backend_options common = {});
+    explicit backend(options opts, backend_options common = {});
 };
 
 }  // namespace syncguard::firestore

@@ -126,8 +126,8 @@ class [[nodiscard]] lease {
         return core_->renewal_failure();
     }
 
-    /// Lets go without releasing: the lock stays until it expires or somebody releases it by its
-    /// id, which is returned.
+    /// Gives the lock up without releasing it: it stays until it expires or a client releases it by
+    /// its id, which is returned.
     syncguard::lock_id detach() noexcept {
         core_->detach();
         return core_->id();
@@ -158,7 +158,7 @@ class [[nodiscard]] acquire_result {
   public:
     using lease_type = lease<Capabilities>;
 
-    /// Not acquired: somebody else holds the lock.
+    /// Not acquired: another client holds the lock.
     acquire_result() = default;
     explicit acquire_result(lease_type acquired) : lease_(std::move(acquired)) {}
 

@@ -12,7 +12,7 @@ namespace syncguard {
 
 /// Sixteen random bytes as 22 base64url characters. A value of this type is always well formed.
 ///
-/// Whoever knows a lock id can release the lock: treat it as a secret.
+/// Anyone who knows a lock id can release the lock: treat it as a secret.
 class lock_id {
   public:
     static constexpr std::size_t length = 22;

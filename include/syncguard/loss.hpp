@@ -1,4 +1,4 @@
-/// How the loss of a held lock is told.
+/// How the loss of a held lock is reported.
 ///
 /// A lock is lost when its time passes without a renewal, or when the store says that it is not
 /// held any more. A loss is final: no late answer makes the lease valid again.
@@ -32,8 +32,8 @@ namespace syncguard {
 enum class loss_reason : std::uint8_t {
     /// The time of the lease passed. The store may still have the lock.
     expired,
-    /// The store said that the lock is not held: somebody released it by its id, or the store
-    /// forgot it. Somebody else may hold it already.
+    /// The store said that the lock is not held: a client released it by its id, or the store
+    /// forgot it. Another client may hold it already.
     not_held,
 };
 
@@ -47,7 +47,7 @@ struct loss {
 };
 
 /// Receives the loss of a lock.
-using loss_handler = std::function<void(const loss& what)>;
+using loss_handler = std::function<void(const loss& event)>;
 
 /// Thrown by `lock()` where the lock was lost while its function ran, after an attempt to release
 /// it: what the function did may have happened beside another holder's work. `code()` is

@@ -26,7 +26,7 @@ struct options {
 /// the store; a few dozen bytes stay for each key that was ever locked.
 class backend : public basic_backend<capabilities> {
   public:
-    explicit backend(options store = {}, backend_options common = {});
+    explicit backend(options opts = {}, backend_options common = {});
 };
 
 }  // namespace syncguard::memory

@@ -90,25 +90,25 @@ class postgres_engine;
 ///
 /// If the connection breaks before an answer came, an acquisition is looked up by its lock id, and
 /// granted if it is there; a question is repeated; so is a release, which fails if the lock is gone
-/// by then, since nobody can say by whom. An extension fails, and is not sent again. An acquisition
-/// that was not waited for, or could not be looked up, is released in the background by its id. The
-/// destructor gives such releases up to a second to get through.
+/// by then, since it is unknown which client released it. An extension fails, and is not sent
+/// again. An acquisition that was not waited for, or could not be looked up, is released in the
+/// background by its id. The destructor gives such releases up to a second to get through.
 ///
 /// The server performs no acquisition and no extension after the deadline of its call, by its own
 /// clock.
 class backend : public basic_backend<capabilities> {
   public:
     /// Throws `lock_error` (invalid_argument) for options that cannot be used. Connects to nothing.
-    explicit backend(options store = {}, backend_options common = {});
+    explicit backend(options opts = {}, backend_options common = {});
 
     /// Makes the tables, where they are missing. May be called again, and by many at once. Throws
     /// as an operation does.
-    void setup_schema(const call_options& limits = {}, std::stop_token stop = {}) const;
+    void setup_schema(const call_options& opts = {}, std::stop_token stop = {}) const;
 
   private:
-    backend(std::shared_ptr<postgres_engine> store, backend_options common);
+    backend(std::shared_ptr<postgres_engine> backing_engine, backend_options common);
 
-    std::shared_ptr<postgres_engine> store_;
+    std::shared_ptr<postgres_engine> engine_;
     milliseconds default_timeout_;
 };
 

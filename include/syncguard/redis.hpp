@@ -90,7 +90,7 @@ struct options {
 class backend : public basic_backend<capabilities> {
   public:
     /// Throws `lock_error` (invalid_argument) for options that cannot be used. Connects to nothing.
-    explicit backend(options store = {}, backend_options common = {});
+    explicit backend(options opts = {}, backend_options common = {});
 };
 
 }  // namespace syncguard::redis

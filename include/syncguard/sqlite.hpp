@@ -45,7 +45,7 @@ struct options {
 /// busy past the deadline.
 class backend : public basic_backend<capabilities> {
   public:
-    explicit backend(options store = {}, backend_options common = {});
+    explicit backend(options opts = {}, backend_options common = {});
 };
 
 }  // namespace syncguard::sqlite

@@ -105,7 +105,7 @@ template <lock_backend B>
 [[nodiscard]] observed_backend<typename B::capabilities_type> with_telemetry(
     const B& backend, telemetry_options options) {
     const auto& core = detail::access::core(backend);
-    return {detail::observe(core.store(), std::move(options), core.options().on_warning),
+    return {detail::observe(core.backing_engine(), std::move(options), core.options().on_warning),
             core.options()};
 }
 

@@ -24,7 +24,7 @@ struct acquire_arguments {
 int acquire(const acquire_arguments& arguments) {
     // A reader that went away must be a failure to write, not the end: the lock goes back then.
     (void)::signal(SIGPIPE, SIG_IGN);
-    const signal_inbox signals;
+    const signal_queue signals;
     const auto locks = arguments.common.open();
     try {
         auto lock = take_lock(locks, arguments.key, arguments.ttl, arguments.limit, signals);

@@ -36,7 +36,7 @@ held_lock retry(const any_backend& locks, std::string_view key, milliseconds ttl
                 (failure.code() == error_code::acquisition_timeout && failure.cause() != nullptr);
             if (!no_answer) throw;
             // A file that others keep busy for a while is no reason to stop waiting for ever, and
-            // no proof that somebody holds the lock. A server that does not answer may be none.
+            // no proof that the lock is held. A server that does not answer may be none.
             if (limit || locks.capabilities().backend != "sqlite") {
                 throw lock_error(error_code::network_timeout, failure.what());
             }
@@ -44,7 +44,7 @@ held_lock retry(const any_backend& locks, std::string_view key, milliseconds ttl
     }
 }
 
-std::optional<int> interrupting_signal(const signal_inbox& signals) {
+std::optional<int> interrupting_signal(const signal_queue& signals) {
     while (const auto signal = signals.take()) {
         if (signal->number != SIGCHLD && !signals.inherited_as_ignored(signal->number)) {
             return signal->number;
@@ -55,12 +55,12 @@ std::optional<int> interrupting_signal(const signal_inbox& signals) {
 
 }  // namespace
 
-void throw_if_interrupted(const signal_inbox& signals) {
+void throw_if_interrupted(const signal_queue& signals) {
     if (const auto signal = interrupting_signal(signals)) throw interrupted{*signal};
 }
 
 held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds ttl,
-                    wait_limit limit, const signal_inbox& signals) {
+                    wait_limit limit, const signal_queue& signals) {
     const wakeup finished;
     std::stop_source stop;
     // Elsewhere, so that this thread notices signals whatever the store is doing.

@@ -21,11 +21,11 @@ struct interrupted {
 };
 
 /// Throws `interrupted` if a signal is waiting.
-void throw_if_interrupted(const signal_inbox& signals);
+void throw_if_interrupted(const signal_queue& signals);
 
-/// Throws `lock_error` (`acquisition_timeout` where somebody else holds the lock to the end) and
+/// Throws `lock_error` (`acquisition_timeout` if another client holds the lock to the end) and
 /// `interrupted`. Signals that this process was made to ignore do not interrupt.
 [[nodiscard]] held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds ttl,
-                                  wait_limit limit, const signal_inbox& signals);
+                                  wait_limit limit, const signal_queue& signals);
 
 }  // namespace syncguard::cli

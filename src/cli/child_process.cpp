@@ -104,7 +104,7 @@ int exec_first_candidate(program_start& program, const shared_deadline& deadline
 
 /// Runs in the forked child, where only async-signal-safe calls are allowed.
 [[noreturn]] void execute(program_start& program, pid_t parent, int report_to,
-                          const signal_inbox& signals, const shared_deadline& deadline) noexcept {
+                          const signal_queue& signals, const shared_deadline& deadline) noexcept {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     // If the parent died before prctl, that signal is never sent.
     if (::getppid() != parent) ::_exit(exit_code::lost);
@@ -128,7 +128,7 @@ std::optional<int> read_start_failure(int pipe_end) {
 }  // namespace
 
 child_process::child_process(const std::vector<std::string>& command, const environment& variables,
-                             const signal_inbox& signals, const shared_deadline& deadline) {
+                             const signal_queue& signals, const shared_deadline& deadline) {
     auto arguments = command;
     auto merged = merge_with_inherited(variables);
     auto files = candidates_for(command.front());

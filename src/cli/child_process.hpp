@@ -31,10 +31,10 @@ class child_process {
     /// wait for the execution: see `start_failure`. Throws `std::system_error` if no process could
     /// be created.
     ///
-    /// The command gets SIGTERM when this process dies, even by SIGKILL: nobody would renew its
-    /// lock any more.
+    /// The command gets SIGTERM when this process dies, even by SIGKILL: its lock would not be
+    /// renewed any more.
     child_process(const std::vector<std::string>& command, const environment& variables,
-                  const signal_inbox& signals, const shared_deadline& deadline);
+                  const signal_queue& signals, const shared_deadline& deadline);
     child_process(const child_process&) = delete;
     child_process& operator=(const child_process&) = delete;
     /// Ends a command that still runs: it must not outlive its lock.

@@ -18,10 +18,10 @@ constexpr const char* backend_variable = "SYNCGUARD_BACKEND";
 
 /// Reads an option's value with one of the functions of duration.hpp.
 template <class Read>
-auto reader(milliseconds (*parse)(std::string_view), Read store) {
-    return [parse, store](const std::string& text) {
+auto reader(milliseconds (*parse)(std::string_view), Read assign) {
+    return [parse, assign](const std::string& text) {
         try {
-            store(parse(text));
+            assign(parse(text));
         } catch (const bad_duration& problem) {
             throw CLI::ValidationError(problem.what());
         }
@@ -113,7 +113,7 @@ void add_lock_id_argument(CLI::App& subcommand, std::string& id) {
 }
 
 std::string describe_conflict(std::string_view key, wait_limit limit) {
-    std::string text = in_quotes(key) + " is locked by somebody else";
+    std::string text = in_quotes(key) + " is locked by another client";
     if (limit && *limit > milliseconds{0}) text += ", and was for " + to_text(*limit);
     return text + "; wait longer with --wait, or see who holds it with 'syncguard lookup --key'";
 }

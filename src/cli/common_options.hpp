@@ -36,7 +36,7 @@ void add_wait_options(CLI::App& subcommand, wait_limit& limit);
 void add_key_argument(CLI::App& subcommand, std::string& key);
 void add_lock_id_argument(CLI::App& subcommand, std::string& id);
 
-/// What to tell somebody who could not get a lock.
+/// The message for a user who could not get a lock.
 [[nodiscard]] std::string describe_conflict(std::string_view key, wait_limit limit);
 
 }  // namespace syncguard::cli

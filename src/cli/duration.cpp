@@ -42,13 +42,13 @@ milliseconds parse_duration(std::string_view text) {
         throw bad_duration(in_quotes(text) + " has no unit: did you mean " + std::string(text) +
                            "s or " + std::string(text) + "ms?");
     }
-    for (const auto& known : units) {
-        if (name != known.name) continue;
+    for (const auto& candidate : units) {
+        if (name != candidate.name) continue;
         if (count <= 0) throw bad_duration(in_quotes(text) + " is not longer than nothing");
-        if (count > milliseconds::max() / known.length) {
+        if (count > milliseconds::max() / candidate.length) {
             throw bad_duration(in_quotes(text) + " is too long a duration");
         }
-        return count * known.length;
+        return count * candidate.length;
     }
     throw bad_duration(in_quotes(text) + " is no duration: " + expected);
 }

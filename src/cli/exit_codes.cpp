@@ -34,7 +34,7 @@ std::string common_codes(const std::string& conflict_remark) {
     return "  64     wrong usage, or an argument that is not acceptable\n"
            "  69     the backend cannot be reached\n"
            "  70     internal error\n"
-           "  75     could not get the lock: somebody else holds it" +
+           "  75     could not get the lock: another client holds it" +
            conflict_remark +
            "\n"
            "  77     authentication failed, or permission is missing\n";

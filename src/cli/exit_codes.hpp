@@ -14,7 +14,7 @@ inline constexpr int not_held = 1;
 inline constexpr int usage = 64;
 inline constexpr int unavailable = 69;
 inline constexpr int internal = 70;
-/// Somebody else holds the lock.
+/// Another client holds the lock.
 inline constexpr int conflict = 75;
 inline constexpr int authentication = 77;
 /// The lock went away while the command ran.

@@ -20,13 +20,13 @@ struct extend_arguments {
 };
 
 int extend(const extend_arguments& arguments) {
-    const auto how = arguments.common.output();
+    const auto output = arguments.common.output();
     const auto result = arguments.common.open().extend(arguments.lock_id, {.ttl = arguments.ttl});
     if (result) {
-        print_result(how, {{"expiresAtMs", "expires", result.expires_at}});
+        print_result(output, {{"expiresAtMs", "expires", result.expires_at}});
         return exit_code::success;
     }
-    print_refusal(how, {},
+    print_refusal(output, {},
                   "the lock is not held: it was released or has expired; acquire it again");
     return exit_code::not_held;
 }

@@ -44,13 +44,13 @@ std::vector<field> describe(const sensitive& info) {
 
 template <class Info>
 int answer(const lookup_arguments& arguments, const std::optional<Info>& found) {
-    const auto how = arguments.common.output();
+    const auto output = arguments.common.output();
     if (!found) {
-        print_refusal(how, to_string(failure_reason::not_found),
+        print_refusal(output, to_string(failure_reason::not_found),
                       "there is no live lock for " + arguments.target());
         return exit_code::not_held;
     }
-    print_result(how, describe(*found));
+    print_result(output, describe(*found));
     return exit_code::success;
 }
 
@@ -69,10 +69,10 @@ int lookup(const lookup_arguments& arguments) {
 void add_lookup(CLI::App& program, command& chosen) {
     auto& subcommand = *program.add_subcommand("lookup", "Show what is known of a lock");
     const auto arguments = std::make_shared<lookup_arguments>();
-    auto& which = *subcommand.add_option_group("which", "Which lock; exactly one of these");
-    which.add_option("--key", arguments->key, "The lock of this key")->type_name("KEY");
-    which.add_option("--id", arguments->lock_id, "The lock with this id")->type_name("LOCK_ID");
-    which.require_option(1);
+    auto& selector = *subcommand.add_option_group("which", "Which lock; exactly one of these");
+    selector.add_option("--key", arguments->key, "The lock of this key")->type_name("KEY");
+    selector.add_option("--id", arguments->lock_id, "The lock with this id")->type_name("LOCK_ID");
+    selector.require_option(1);
     subcommand.add_flag("--raw", arguments->raw,
                         "Show the key and the lock id themselves, not only hashes. Who knows the "
                         "lock id can release the lock");

@@ -76,17 +76,17 @@ void refuse_unknown_subcommand(const CLI::App& program, const std::string& name)
     throw CLI::ValidationError("there is no subcommand " + in_quotes(name));
 }
 
-int report_bad_usage(const CLI::App& program, const CLI::ParseError& problem, format how) {
+int report_bad_usage(const CLI::App& program, const CLI::ParseError& problem, format output) {
     if (problem.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
         return program.exit(problem, std::cout, std::cerr);
     }
     std::string message = without_secrets(problem.what());
-    if (how == format::human) {
+    if (output == format::human) {
         const auto chosen = program.get_subcommands();
         message += "\ntry 'syncguard " + (chosen.empty() ? "" : chosen.front()->get_name() + " ") +
                    "--help'";
     }
-    print_error(how, error_code::invalid_argument, message);
+    print_error(output, error_code::invalid_argument, message);
     return exit_code::usage;
 }
 
@@ -96,8 +96,8 @@ int perform(const command& chosen) {
     };
     try {
         return chosen.perform();
-    } catch (const interrupted& by) {
-        const int code = exit_code::of_signal(by.signal);
+    } catch (const interrupted& caught) {
+        const int code = exit_code::of_signal(caught.signal);
         print_error(chosen.output, error_code::aborted,
                     chosen.attempt + ": interrupted while waiting for the lock");
         return code;

@@ -16,7 +16,7 @@ namespace {
 namespace json = boost::json;
 
 void print_line(std::string_view text) {
-    // Whoever waits for a lock id must know whether it arrived.
+    // A script that waits for a lock id must know whether it arrived.
     if (!(std::cout << text << '\n' << std::flush)) throw output_failed();
 }
 
@@ -73,8 +73,8 @@ std::string to_iso_text(unix_time time) {
     return {text.data(), static_cast<std::size_t>(length)};
 }
 
-void print_result(format how, const std::vector<field>& fields) {
-    if (how == format::json) {
+void print_result(format output, const std::vector<field>& fields) {
+    if (output == format::json) {
         json::object object{{"ok", true}};
         for (const auto& each : fields)
             object[each.json_name] = to_json(each.value);
@@ -89,8 +89,8 @@ void print_result(format how, const std::vector<field>& fields) {
     print_line(lines);
 }
 
-void print_answer(format how, std::string_view json_name, bool answer, std::string_view text) {
-    if (how == format::json) {
+void print_answer(format output, std::string_view json_name, bool answer, std::string_view text) {
+    if (output == format::json) {
         json::object object{{"ok", true}};
         object[json_name] = answer;
         print_line(json::serialize(object));
@@ -99,13 +99,13 @@ void print_answer(format how, std::string_view json_name, bool answer, std::stri
     }
 }
 
-void print_done(format how, std::string_view text) {
-    print_line(how == format::json ? std::string_view(R"({"ok":true})") : text);
+void print_done(format output, std::string_view text) {
+    print_line(output == format::json ? std::string_view(R"({"ok":true})") : text);
 }
 
-void print_refusal(format how, std::string_view reason, std::string_view message,
+void print_refusal(format output, std::string_view reason, std::string_view message,
                    std::string_view cause) {
-    if (how == format::human) {
+    if (output == format::human) {
         print_warning(message);
         return;
     }
@@ -115,8 +115,8 @@ void print_refusal(format how, std::string_view reason, std::string_view message
     print_line(json::serialize(object));
 }
 
-void print_error(format how, error_code code, std::string_view message) {
-    if (how == format::human) {
+void print_error(format output, error_code code, std::string_view message) {
+    if (output == format::human) {
         print_warning(message);
         return;
     }

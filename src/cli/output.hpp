@@ -28,22 +28,22 @@ struct field {
 };
 
 /// `{"ok":true,...}`, or a line for each field. Throws `output_failed`.
-void print_result(format how, const std::vector<field>& fields);
+void print_result(format output, const std::vector<field>& fields);
 
 /// `{"ok":true}` and this one answer, or a line of text. Throws `output_failed`.
-void print_answer(format how, std::string_view json_name, bool answer, std::string_view text);
+void print_answer(format output, std::string_view json_name, bool answer, std::string_view text);
 
 /// `{"ok":true}`, or a line of text. Throws `output_failed`.
-void print_done(format how, std::string_view text);
+void print_done(format output, std::string_view text);
 
 /// An outcome that is no failure of the system: `{"ok":false,"reason":...}` on the standard
 /// output, without `reason` where it is empty, and with `cause` where there is one; or a line on
 /// the standard error.
-void print_refusal(format how, std::string_view reason, std::string_view message,
+void print_refusal(format output, std::string_view reason, std::string_view message,
                    std::string_view cause = {});
 
 /// A failure: `{"ok":false,"error":{...}}` on the standard output, or a line on the standard error.
-void print_error(format how, error_code code, std::string_view message);
+void print_error(format output, error_code code, std::string_view message);
 
 /// A line for the operator that never disturbs the standard output.
 void print_warning(std::string_view message);

@@ -17,12 +17,12 @@ struct release_arguments {
 };
 
 int release(const release_arguments& arguments) {
-    const auto how = arguments.common.output();
+    const auto output = arguments.common.output();
     if (arguments.common.open().release(arguments.lock_id)) {
-        print_done(how, "released");
+        print_done(output, "released");
         return exit_code::success;
     }
-    print_refusal(how, {},
+    print_refusal(output, {},
                   "the lock is not held: it was released or has expired; nothing was changed");
     return exit_code::not_held;
 }

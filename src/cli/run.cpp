@@ -45,35 +45,35 @@ environment describe_to_child(const held_lock& lock) {
         {"SYNCGUARD_EXPIRES_AT_MS", std::to_string(lock.expires_at().time_since_epoch().count())}};
 }
 
-int report_loss(const run_arguments& arguments, const std::string& why) {
+int report_loss(const run_arguments& arguments, const std::string& cause) {
     print_refusal(arguments.common.output(), "lost",
-                  "lost the lock " + in_quotes(arguments.key) + ": " + why, why);
+                  "lost the lock " + in_quotes(arguments.key) + ": " + cause, cause);
     return exit_code::lost;
 }
 
 /// False if the lock was gone. A server that is away for a moment is worth further attempts: until
-/// the release or the end of the lock nobody can follow.
+/// the release or the end of the lock no other client can follow.
 bool release(held_lock& lock, const std::string& key) {
-    constexpr auto patience = std::chrono::seconds{5};
+    constexpr auto retry_time = std::chrono::seconds{5};
     constexpr auto pause = std::chrono::milliseconds{100};
-    const auto give_up_at = std::chrono::steady_clock::now() + patience;
-    for (bool in_doubt = false;; in_doubt = true) {
+    const auto give_up_at = std::chrono::steady_clock::now() + retry_time;
+    for (bool outcome_unknown = false;; outcome_unknown = true) {
         try {
             const bool released = lock.release().ok;
-            if (released || !in_doubt) return released;
+            if (released || !outcome_unknown) return released;
             print_warning(in_quotes(key) +
                           " is free, but nobody can say by whom: the backend was away when it was "
                           "released first");
             return true;
         } catch (const lock_error& failure) {
-            const bool may_pass = failure.code() == error_code::service_unavailable;
-            if (!may_pass || std::chrono::steady_clock::now() + pause > give_up_at) throw;
+            const bool is_transient = failure.code() == error_code::service_unavailable;
+            if (!is_transient || std::chrono::steady_clock::now() + pause > give_up_at) throw;
         }
         std::this_thread::sleep_for(pause);
     }
 }
 
-int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox& signals) {
+int run_with(held_lock lock, const run_arguments& arguments, const signal_queue& signals) {
     // What came before there was a command to hand it to is meant for this one.
     throw_if_interrupted(signals);
     if (!lock.valid()) {
@@ -84,14 +84,14 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
     child_process child(arguments.command_line, describe_to_child(lock), signals,
                         supervision.deadline());
 
-    if (auto why_lost = supervision.watch(child)) {
-        // Perhaps the store still has it and nobody could be told: one quick attempt is polite.
+    if (auto loss = supervision.watch(child)) {
+        // The store may still have the lock: one quick attempt to release it.
         try {
             (void)lock.release({.timeout = std::chrono::seconds{1}});
         } catch (const lock_error&) {
             lock.detach();
         }
-        return report_loss(arguments, *why_lost);
+        return report_loss(arguments, *loss);
     }
     if (const auto failure = child.start_failure()) {
         print_error(arguments.common.output(), error_code::invalid_argument,
@@ -107,7 +107,8 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
                                               "), it was already released or expired");
         }
     } catch (const lock_error& failure) {
-        // The command was protected to its end; that nobody can follow soon is not its failure.
+        // The command was protected to its end; that no other client can follow soon is not its
+        // failure.
         print_warning("cannot release " + in_quotes(arguments.key) +
                       ", it will expire by itself at " + to_iso_text(lock.expires_at()) + ": " +
                       failure.what());
@@ -122,7 +123,7 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_inbox&
 }
 
 int run(const run_arguments& arguments) {
-    const signal_inbox signals;
+    const signal_queue signals;
     const auto locks = arguments.common.open();
     try {
         return run_with(take_lock(locks, arguments.key, arguments.ttl, arguments.limit, signals),

@@ -23,13 +23,13 @@ struct setup_arguments {
 
 #ifdef SYNCGUARD_WITH_POSTGRES
 int setup_postgres(const setup_arguments& arguments) {
-    const auto store = postgres::parse_url(*arguments.common.backend);
+    const auto opts = postgres::parse_url(*arguments.common.backend);
     if (arguments.print) {
-        std::cout << postgres::schema_sql(store.tables) << std::flush;
+        std::cout << postgres::schema_sql(opts.tables) << std::flush;
         if (!std::cout) throw output_failed();
         return exit_code::success;
     }
-    postgres::backend(store).setup_schema();
+    postgres::backend(opts).setup_schema();
     print_done(arguments.common.output(), "the tables are there");
     return exit_code::success;
 }

@@ -15,14 +15,14 @@ sigset_t collected_signals() noexcept {
     return set;
 }
 
-file_descriptor open_inbox() {
+file_descriptor open_signal_fd() {
     const sigset_t collected = collected_signals();
     return {::signalfd(-1, &collected, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"};
 }
 
 }  // namespace
 
-signal_inbox::signal_inbox() : inbox_(open_inbox()) {
+signal_queue::signal_queue() : signal_fd_(open_signal_fd()) {
     sigemptyset(&inherited_as_ignored_);
     for (const int signal : passed_on_signals) {
         struct sigaction action {};
@@ -39,19 +39,19 @@ signal_inbox::signal_inbox() : inbox_(open_inbox()) {
     ::pthread_sigmask(SIG_BLOCK, &collected, &inherited_mask_);
 }
 
-std::optional<arrived_signal> signal_inbox::take() const {
+std::optional<arrived_signal> signal_queue::take() const {
     signalfd_siginfo info{};
-    const auto got = ::read(inbox_.get(), &info, sizeof info);
+    const auto got = ::read(signal_fd_.get(), &info, sizeof info);
     if (got != static_cast<ssize_t>(sizeof info)) return std::nullopt;
     return arrived_signal{.number = static_cast<int>(info.ssi_signo),
                           .from_kernel = info.ssi_code == SI_KERNEL};
 }
 
-bool signal_inbox::inherited_as_ignored(int signal) const noexcept {
+bool signal_queue::inherited_as_ignored(int signal) const noexcept {
     return sigismember(&inherited_as_ignored_, signal) == 1;
 }
 
-void signal_inbox::restore_inherited() const noexcept {
+void signal_queue::restore_inherited() const noexcept {
     // The dispositions of all others were never changed.
     ::sigaction(SIGCHLD, &inherited_on_child_, nullptr);
     ::pthread_sigmask(SIG_SETMASK, &inherited_mask_, nullptr);

@@ -23,15 +23,15 @@ struct arrived_signal {
 ///
 /// Its end does not unblock anything: a signal that comes while the program already ends must not
 /// replace the exit code.
-class signal_inbox {
+class signal_queue {
   public:
     /// Throws `std::system_error`.
-    signal_inbox();
-    signal_inbox(const signal_inbox&) = delete;
-    signal_inbox& operator=(const signal_inbox&) = delete;
+    signal_queue();
+    signal_queue(const signal_queue&) = delete;
+    signal_queue& operator=(const signal_queue&) = delete;
 
     /// Readable while a signal waits.
-    [[nodiscard]] int fd() const noexcept { return inbox_.get(); }
+    [[nodiscard]] int fd() const noexcept { return signal_fd_.get(); }
 
     /// The next signal, if any. Never blocks.
     [[nodiscard]] std::optional<arrived_signal> take() const;
@@ -47,7 +47,7 @@ class signal_inbox {
     sigset_t inherited_mask_{};
     sigset_t inherited_as_ignored_{};
     struct sigaction inherited_on_child_ {};
-    file_descriptor inbox_;
+    file_descriptor signal_fd_;
 };
 
 }  // namespace syncguard::cli

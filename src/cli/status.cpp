@@ -1,4 +1,4 @@
-/// `syncguard status KEY`: whether somebody holds a lock.
+/// `syncguard status KEY`: whether a lock is held.
 #include "cli/command.hpp"
 #include "cli/common_options.hpp"
 #include "cli/exit_codes.hpp"

@@ -18,12 +18,12 @@ namespace syncguard::cli {
 
 namespace {
 
-std::string why_not_renewed(const std::exception_ptr& failure) {
+std::string describe_renewal_failure(const std::exception_ptr& failure) {
     if (!failure) return "it could not be renewed in time";
     try {
         std::rethrow_exception(failure);
-    } catch (const std::exception& known) {
-        return std::string("it could not be renewed: ") + known.what();
+    } catch (const std::exception& error) {
+        return std::string("it could not be renewed: ") + error.what();
     }
 }
 
@@ -41,7 +41,7 @@ lease_clock::time_point deadline_of(held_lock& lock) {
 
 }  // namespace
 
-supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& signals)
+supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_queue& signals)
     : lock_(lock),
       ttl_(ttl),
       signals_(signals),
@@ -74,7 +74,7 @@ std::optional<std::string> supervisor::watch(child_process& child) {
 lease_clock::time_point supervisor::next_wakeup() const noexcept {
     if (loss_) return killed_ ? lease_clock::time_point::max() : kill_at_;
     // Normally a renewal has moved the deadline by then, and the loop sleeps again.
-    return schedule_end(deadline_, ttl_).terminate_at;
+    return schedule_termination(deadline_, ttl_).terminate_at;
 }
 
 void supervisor::wait_for_event() const {
@@ -103,12 +103,13 @@ void supervisor::check_lock(child_process& child) {
     }
     if (!loss_ && !notice_->says_gone()) shared_deadline_.set(deadline_);
 
-    const auto schedule = schedule_end(deadline_, ttl_);
+    const auto schedule = schedule_termination(deadline_, ttl_);
     if (!loss_ && notice_->says_gone()) {
-        lose(child, "it was released by somebody else, or the store lost it",
-             kill_time_after_loss(now, deadline_, ttl_));
+        begin_termination(child, "it was released by another client, or the store lost it",
+                          kill_time_after_loss(now, deadline_, ttl_));
     } else if (!loss_ && now >= schedule.terminate_at) {
-        lose(child, why_not_renewed(lock_.renewal_failure()), schedule.kill_at);
+        begin_termination(child, describe_renewal_failure(lock_.renewal_failure()),
+                          schedule.kill_at);
     }
     if (loss_ && now >= kill_at_ && !killed_) {
         killed_ = true;
@@ -136,8 +137,9 @@ void supervisor::report_unending(child_process& child) {
         "as the store allows it");
 }
 
-void supervisor::lose(child_process& child, std::string why, lease_clock::time_point kill_at) {
-    loss_ = std::move(why);
+void supervisor::begin_termination(child_process& child, std::string reason,
+                                   lease_clock::time_point kill_at) {
+    loss_ = std::move(reason);
     kill_at_ = kill_at;
     // A child that ignores SIGTERM must not execute the command either.
     shared_deadline_.set(lease_clock::time_point::min());

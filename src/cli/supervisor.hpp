@@ -18,7 +18,7 @@ namespace syncguard::cli {
 class supervisor {
   public:
     /// Renews the lock from now on. The arguments must outlive the supervisor.
-    supervisor(held_lock& lock, milliseconds ttl, const signal_inbox& signals);
+    supervisor(held_lock& lock, milliseconds ttl, const signal_queue& signals);
 
     /// The end of the lease, kept up to date by `watch`. The command must not be executed after it.
     [[nodiscard]] const shared_deadline& deadline() const noexcept { return shared_deadline_; }
@@ -34,11 +34,12 @@ class supervisor {
     void forward_signals(child_process& child) const;
     /// Reports the processes that cannot be ended although the lock is lost, each process once.
     void report_unending(child_process& child);
-    void lose(child_process& child, std::string why, lease_clock::time_point kill_at);
+    void begin_termination(child_process& child, std::string reason,
+                           lease_clock::time_point kill_at);
 
     held_lock& lock_;
     milliseconds ttl_;
-    const signal_inbox& signals_;
+    const signal_queue& signals_;
     file_descriptor timer_;
     std::shared_ptr<loss_notice> notice_ = std::make_shared<loss_notice>();
 

@@ -24,7 +24,8 @@ milliseconds kill_lead(milliseconds ttl) noexcept {
 
 }  // namespace
 
-ending_schedule schedule_end(lease_clock::time_point deadline, milliseconds ttl) noexcept {
+termination_schedule schedule_termination(lease_clock::time_point deadline,
+                                          milliseconds ttl) noexcept {
     return {.terminate_at = deadline - warning(ttl), .kill_at = deadline - kill_lead(ttl)};
 }
 
@@ -32,7 +33,8 @@ lease_clock::time_point kill_time_after_loss(lease_clock::time_point now,
                                              lease_clock::time_point deadline,
                                              milliseconds ttl) noexcept {
     const auto grace = std::min(ttl / 5, longest_grace_after_loss);
-    return std::min<lease_clock::time_point>(now + grace, schedule_end(deadline, ttl).kill_at);
+    return std::min<lease_clock::time_point>(now + grace,
+                                             schedule_termination(deadline, ttl).kill_at);
 }
 
 }  // namespace syncguard::cli

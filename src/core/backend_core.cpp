@@ -20,14 +20,14 @@ namespace syncguard::detail {
 
 /// One checked operation on its way to the engine and back. It stays where it was made: the request
 /// refers to the key.
-struct call {
-    call() = default;
-    call(const call&) = delete;
-    call& operator=(const call&) = delete;
-    ~call() = default;
+struct prepared_call {
+    prepared_call() = default;
+    prepared_call(const prepared_call&) = delete;
+    prepared_call& operator=(const prepared_call&) = delete;
+    ~prepared_call() = default;
 
     std::string key;
-    std::optional<request> what;
+    std::optional<request> req;
     std::optional<pending_release> awaited_at_exit;
     call_limits limits;
     milliseconds ttl{};
@@ -65,82 +65,83 @@ void warn_if_fence_runs_out(const fence& granted, std::string_view key,
 
 // Preparation: check everything, then say what to ask the engine.
 
-void prepare_acquire(call& made, std::string_view key, const acquire_options& options,
+void prepare_acquire(prepared_call& call, std::string_view key, const acquire_options& options,
                      const backend_options& defaults, std::stop_token stop,
-                     std::chrono::steady_clock::time_point linger_until = {}) {
-    made.key = normalize_and_validate_key(key);
-    made.ttl = checked_ttl(options.ttl);
-    made.limits = checked_limits(options.timeout, defaults, std::move(stop));
-    made.what = acquire_request{made.key, lock_id::generate(), made.ttl, linger_until};
+                     std::chrono::steady_clock::time_point wait_until = {}) {
+    call.key = normalize_and_validate_key(key);
+    call.ttl = checked_ttl(options.ttl);
+    call.limits = checked_limits(options.timeout, defaults, std::move(stop));
+    call.req = acquire_request{call.key, lock_id::generate(), call.ttl, wait_until};
     // The lease must not outlive the lock, so its time starts before the store hears of it.
-    made.sent_at = lease_clock::now();
+    call.sent_at = lease_clock::now();
 }
 
-void prepare_release(call& made, std::string_view id, std::string_view key, call_limits limits) {
-    made.key = key;
-    made.what = release_request{lock_id::parse(id), made.key};
-    made.limits = std::move(limits);
+void prepare_release(prepared_call& call, std::string_view id, std::string_view key,
+                     call_limits limits) {
+    call.key = key;
+    call.req = release_request{lock_id::parse(id), call.key};
+    call.limits = std::move(limits);
 }
 
-void prepare_extend(call& made, std::string_view id, std::string_view key, milliseconds ttl,
-                    call_limits limits) {
-    made.key = key;
-    made.what = extend_request{lock_id::parse(id), ttl, made.key};
-    made.limits = std::move(limits);
+void prepare_extend(prepared_call& call, std::string_view id, std::string_view key,
+                    milliseconds ttl, call_limits limits) {
+    call.key = key;
+    call.req = extend_request{lock_id::parse(id), ttl, call.key};
+    call.limits = std::move(limits);
 }
 
 template <class KeyRequest>
-void prepare_key(call& made, std::string_view key, const call_options& options,
+void prepare_key(prepared_call& call, std::string_view key, const call_options& options,
                  const backend_options& defaults, std::stop_token stop) {
-    made.key = normalize_and_validate_key(key);
-    made.what = KeyRequest{made.key};
-    made.limits = checked_limits(options.timeout, defaults, std::move(stop));
+    call.key = normalize_and_validate_key(key);
+    call.req = KeyRequest{call.key};
+    call.limits = checked_limits(options.timeout, defaults, std::move(stop));
 }
 
-void prepare_id_lookup(call& made, std::string_view id, const call_options& options,
+void prepare_id_lookup(prepared_call& call, std::string_view id, const call_options& options,
                        const backend_options& defaults, std::stop_token stop) {
-    made.what = id_lookup_request{lock_id::parse(id)};
-    made.limits = checked_limits(options.timeout, defaults, std::move(stop));
+    call.req = id_lookup_request{lock_id::parse(id)};
+    call.limits = checked_limits(options.timeout, defaults, std::move(stop));
 }
 
-// Conclusion: what the engine's answer means to the caller.
+// Conversion: what the engine's answer means to the caller.
 
-release_result conclude_release(const outcome& answer) {
+release_result to_release_result(const outcome& answer) {
     return {.ok = answer.ok};
 }
 
-extend_result conclude_extend(const outcome& answer) {
+extend_result to_extend_result(const outcome& answer) {
     return {.ok = answer.ok, .expires_at = answer.expires_at};
 }
 
-error_context context_of(const call& made) {
-    error_context context{.key = made.key, .lock_id = {}};
+error_context context_of(const prepared_call& call) {
+    error_context context{.key = call.key, .lock_id = {}};
     std::visit(
-        [&](const auto& what) {
-            if constexpr (requires { what.id; }) context.lock_id = what.id.to_string();
+        [&](const auto& req) {
+            if constexpr (requires { req.id; }) context.lock_id = req.id.to_string();
         },
-        *made.what);
+        *call.req);
     return context;
 }
 
 /// Engines do not know what they were asked about as well as the caller does: adds key and lock id.
-[[noreturn]] void rethrow_with_context(const call& made) {
+[[noreturn]] void rethrow_with_context(const prepared_call& call) {
     try {
         throw;
     } catch (const lock_error& failure) {
-        throw lock_error(failure.code(), failure.what(), context_of(made), failure.cause());
+        throw lock_error(failure.code(), failure.what(), context_of(call), failure.cause());
     } catch (const std::exception& failure) {
-        throw lock_error(error_code::internal, failure.what(), context_of(made),
+        throw lock_error(error_code::internal, failure.what(), context_of(call),
                          std::current_exception());
     }
 }
 
-std::exception_ptr with_context(const call& made, std::exception_ptr failure) {
+std::exception_ptr with_context(const prepared_call& call, std::exception_ptr failure) {
     try {
         try {
             std::rethrow_exception(std::move(failure));
         } catch (...) {
-            rethrow_with_context(made);
+            rethrow_with_context(call);
         }
     } catch (...) {
         return std::current_exception();
@@ -149,17 +150,19 @@ std::exception_ptr with_context(const call& made, std::exception_ptr failure) {
 
 }  // namespace
 
-backend_core::backend_core(std::shared_ptr<engine> store, backend_options options,
+backend_core::backend_core(std::shared_ptr<engine> backing_engine, backend_options options,
                            bool needs_fences)
-    : store_(std::move(store)),
+    : backing_engine_(std::move(backing_engine)),
       options_(std::move(options)),
-      line_(std::make_unique<waiting_line>()),
+      waiters_(std::make_unique<wait_queue>()),
       needs_fences_(needs_fences),
       process_(fork_generation()) {
-    if (!store_) throw lock_error(error_code::invalid_argument, "a backend needs an engine");
-    if (needs_fences_ && !store_->capabilities().supports_fencing) {
+    if (!backing_engine_) {
+        throw lock_error(error_code::invalid_argument, "a backend needs an engine");
+    }
+    if (needs_fences_ && !backing_engine_->capabilities().supports_fencing) {
         throw lock_error(error_code::invalid_argument,
-                         "the engine '" + std::string(store_->capabilities().backend) +
+                         "the engine '" + std::string(backing_engine_->capabilities().backend) +
                              "' has no fences; use a basic_backend whose capabilities say so");
     }
     if (!(options_.clock_drift >= 0.01 && options_.clock_drift <= 0.5)) {
@@ -176,34 +179,35 @@ backend_core::backend_core(std::shared_ptr<engine> store, backend_options option
 backend_core::~backend_core() {
     if (fork_guard::covers(process_)) {
         const deferred_cancellation whole_end;
-        store_.reset();
+        backing_engine_.reset();
         return;
     }
     // Closing what is shared with the parent process would disturb it: the copy stays as it is.
-    (void)line_.release();
-    (void)new std::shared_ptr<engine>(std::move(store_));
+    (void)waiters_.release();
+    (void)new std::shared_ptr<engine>(std::move(backing_engine_));
 }
 
-backend_core::lease_pointer backend_core::conclude_acquire(call& made, const outcome& answer,
-                                                           disposal how_to_dispose) const {
+backend_core::lease_pointer backend_core::to_acquire_result(prepared_call& call,
+                                                            const outcome& answer,
+                                                            disposal mode) const {
     if (!answer.ok) return nullptr;
-    const auto& asked = std::get<acquire_request>(*made.what);
-    const auto began = answer.attempt_began.value_or(made.sent_at);
+    const auto& req = std::get<acquire_request>(*call.req);
+    const auto began = answer.attempt_started_at.value_or(call.sent_at);
     lease_pointer granted;
     try {
         check_grant(answer);
-        warn_if_fence_runs_out(answer.fence, made.key, options_.on_warning);
+        warn_if_fence_runs_out(answer.fence, call.key, options_.on_warning);
         granted = std::make_shared<lease_core>(grant{.backend = shared_from_this(),
-                                                     .key = made.key,
-                                                     .id = asked.id,
+                                                     .key = call.key,
+                                                     .id = req.id,
                                                      .fence = answer.fence,
                                                      .expires_at = answer.expires_at,
-                                                     .ttl = made.ttl,
+                                                     .ttl = call.ttl,
                                                      .sent_at = began},
-                                               how_to_dispose);
+                                               mode);
     } catch (...) {
         // No lease will ever own this grant: the key must not stay locked.
-        release_in_background(asked.id, made.key);
+        release_in_background(req.id, call.key);
         throw;
     }
     if (granted->valid()) return granted;
@@ -221,20 +225,21 @@ void backend_core::release_in_background(const lock_id& id, std::string_view key
     const std::string_view stable_key = *owned_key;
     const auto deadline =
         std::chrono::steady_clock::now() + bounded_wait(options_.operation_timeout);
-    store_->start(release_request{id, stable_key}, {.deadline = deadline, .stop = {}},
-                  [pending = std::make_shared<pending_release>(), self = shared_from_this(),
-                   owned_key = std::move(owned_key), id](std::exception_ptr failure, outcome) {
-                      if (failure) self->report_later(std::move(failure), id, owned_key);
-                  });
+    backing_engine_->async_execute(
+        release_request{id, stable_key}, {.deadline = deadline, .stop = {}},
+        [pending = std::make_shared<pending_release>(), self = shared_from_this(),
+         owned_key = std::move(owned_key), id](std::exception_ptr failure, outcome) {
+            if (failure) self->report_later(std::move(failure), id, owned_key);
+        });
 }
 
 /// Calls the handler on a thread of its own: the calling thread may be inside any caller's call.
 void backend_core::report_later(std::exception_ptr failure, const lock_id& id,
                                 std::shared_ptr<const std::string> key) const noexcept {
     try {
-        lease_keeper::of_this_process().handlers().post([handler = options_.on_release_error,
-                                                         failure = std::move(failure), id,
-                                                         key = std::move(key)] {
+        lease_monitor::instance().handlers().post([handler = options_.on_release_error,
+                                                   failure = std::move(failure), id,
+                                                   key = std::move(key)] {
             report_release_error(
                 handler, failure,
                 {.key = *key, .lock_id = id.str(), .source = release_source::disposal});
@@ -271,24 +276,24 @@ call_limits backend_core::check(const extend_options& options, std::stop_token s
     return checked_limits(options.timeout, options_, std::move(stop));
 }
 
-outcome backend_core::perform(const call& made) const {
+outcome backend_core::execute(const prepared_call& call) const {
     const deferred_cancellation whole_call;
     try {
         check_process();
-        return store_->perform(*made.what, made.limits);
+        return backing_engine_->execute(*call.req, call.limits);
     } catch (...) {
-        rethrow_with_context(made);
+        rethrow_with_context(call);
     }
 }
 
 backend_core::attempt backend_core::acquire(
     std::string_view key, const acquire_options& options, std::stop_token stop,
-    std::chrono::steady_clock::time_point linger_until) const {
-    call made;
-    prepare_acquire(made, key, options, options_, std::move(stop), linger_until);
-    const outcome answer = perform(made);
-    return {.lease = conclude_acquire(made, answer, disposal::blocking),
-            .locked_for = answer.locked_for};
+    std::chrono::steady_clock::time_point wait_until) const {
+    prepared_call call;
+    prepare_acquire(call, key, options, options_, std::move(stop), wait_until);
+    const outcome answer = execute(call);
+    return {.lease = to_acquire_result(call, answer, disposal::blocking),
+            .free_within = answer.free_within};
 }
 
 release_result backend_core::release(std::string_view id, std::string_view key,
@@ -298,10 +303,10 @@ release_result backend_core::release(std::string_view id, std::string_view key,
 
 release_result backend_core::release(std::string_view id, std::string_view key,
                                      call_limits limits) const {
-    call made;
-    prepare_release(made, id, key, std::move(limits));
-    line_->released(key, std::chrono::steady_clock::now());
-    return conclude_release(perform(made));
+    prepared_call call;
+    prepare_release(call, id, key, std::move(limits));
+    waiters_->released(key, std::chrono::steady_clock::now());
+    return to_release_result(execute(call));
 }
 
 extend_result backend_core::extend(std::string_view id, std::string_view key,
@@ -311,145 +316,155 @@ extend_result backend_core::extend(std::string_view id, std::string_view key,
 
 extend_result backend_core::extend(std::string_view id, std::string_view key, milliseconds ttl,
                                    call_limits limits) const {
-    call made;
-    prepare_extend(made, id, key, ttl, std::move(limits));
-    return conclude_extend(perform(made));
+    prepared_call call;
+    prepare_extend(call, id, key, ttl, std::move(limits));
+    return to_extend_result(execute(call));
 }
 
 bool backend_core::is_locked(std::string_view key, const call_options& options,
                              std::stop_token stop) const {
-    call made;
-    prepare_key<is_locked_request>(made, key, options, options_, std::move(stop));
-    return perform(made).ok;
+    prepared_call call;
+    prepare_key<is_locked_request>(call, key, options, options_, std::move(stop));
+    return execute(call).ok;
 }
 
 std::optional<lock_record> backend_core::lookup_key(std::string_view key,
                                                     const call_options& options,
                                                     std::stop_token stop) const {
-    call made;
-    prepare_key<key_lookup_request>(made, key, options, options_, std::move(stop));
-    return perform(made).record;
+    prepared_call call;
+    prepare_key<key_lookup_request>(call, key, options, options_, std::move(stop));
+    return execute(call).record;
 }
 
 std::optional<lock_record> backend_core::lookup_id(std::string_view id, const call_options& options,
                                                    std::stop_token stop) const {
-    call made;
-    prepare_id_lookup(made, id, options, options_, std::move(stop));
-    return perform(made).record;
+    prepared_call call;
+    prepare_id_lookup(call, id, options, options_, std::move(stop));
+    return execute(call).record;
 }
 
-template <class Result, class Prepare, class Conclude>
-void backend_core::start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept {
+template <class Result, class Prepare, class Convert>
+void backend_core::async_execute(Prepare prepare, Convert convert,
+                                 receiver<Result> handler) const noexcept {
     const deferred_cancellation whole_call;
     completion finish;
-    std::shared_ptr<call> made;
+    std::shared_ptr<prepared_call> call;
     try {
         check_process();
-        made = std::make_shared<call>();
-        prepare(*made);
-        // `made` is destroyed after `done`, which may be the last owner of the engine. So the
+        call = std::make_shared<prepared_call>();
+        prepare(*call);
+        // `call` is destroyed after `handler`, which may be the last owner of the engine. So the
         // normal end of the program also waits for the end of the engine.
-        finish = [made, conclude, done, self = shared_from_this()](std::exception_ptr failure,
-                                                                   outcome answer) mutable {
+        finish = [call, convert, handler, self = shared_from_this()](std::exception_ptr failure,
+                                                                     outcome answer) mutable {
             Result result{};
             try {
-                if (!failure) result = conclude(*made, std::move(answer));
+                if (!failure) result = convert(*call, std::move(answer));
             } catch (...) {
                 failure = std::current_exception();
             }
-            if (failure) failure = with_context(*made, std::move(failure));
-            // Let go before telling: whoever is told may be about to end the process, and must not
+            if (failure) failure = with_context(*call, std::move(failure));
+            // Reset before the call: the handler may be about to end the process, and must not
             // leave the end of the store to this thread.
             self.reset();
-            done(std::move(failure), std::move(result));
+            handler(std::move(failure), std::move(result));
         };
     } catch (...) {
-        done(std::current_exception(), Result{});
+        handler(std::current_exception(), Result{});
         return;
     }
-    store_->start(*made->what, made->limits, std::move(finish));
+    backing_engine_->async_execute(*call->req, call->limits, std::move(finish));
 }
 
 void backend_core::start_acquire(std::string_view key, const acquire_options& options,
                                  std::stop_token stop,
-                                 receiver<lease_pointer> done) const noexcept {
-    start<lease_pointer>(
-        [&](call& made) { prepare_acquire(made, key, options, options_, std::move(stop)); },
-        [this](call& made, const outcome& answer) {
-            return conclude_acquire(made, answer, disposal::background);
+                                 receiver<lease_pointer> handler) const noexcept {
+    async_execute<lease_pointer>(
+        [&](prepared_call& call) {
+            prepare_acquire(call, key, options, options_, std::move(stop));
         },
-        std::move(done));
+        [this](prepared_call& call, const outcome& answer) {
+            return to_acquire_result(call, answer, disposal::background);
+        },
+        std::move(handler));
 }
 
 void backend_core::start_release(std::string_view id, std::string_view key,
                                  const call_options& options, std::stop_token stop,
-                                 receiver<release_result> done) const noexcept {
+                                 receiver<release_result> handler) const noexcept {
     call_limits limits;
     try {
         limits = check(options, std::move(stop));
     } catch (...) {
-        done(std::current_exception(), {});
+        handler(std::current_exception(), {});
         return;
     }
-    start_release(id, key, std::move(limits), std::move(done));
+    start_release(id, key, std::move(limits), std::move(handler));
 }
 
 void backend_core::start_release(std::string_view id, std::string_view key, call_limits limits,
-                                 receiver<release_result> done) const noexcept {
-    start<release_result>(
-        [&](call& made) {
-            prepare_release(made, id, key, std::move(limits));
-            made.awaited_at_exit.emplace();
-            line_->released(key, std::chrono::steady_clock::now());
+                                 receiver<release_result> handler) const noexcept {
+    async_execute<release_result>(
+        [&](prepared_call& call) {
+            prepare_release(call, id, key, std::move(limits));
+            call.awaited_at_exit.emplace();
+            waiters_->released(key, std::chrono::steady_clock::now());
         },
-        [](call&, const outcome& answer) { return conclude_release(answer); }, std::move(done));
+        [](prepared_call&, const outcome& answer) { return to_release_result(answer); },
+        std::move(handler));
 }
 
 void backend_core::start_extend(std::string_view id, std::string_view key,
                                 const extend_options& options, std::stop_token stop,
-                                receiver<extend_result> done) const noexcept {
+                                receiver<extend_result> handler) const noexcept {
     call_limits limits;
     try {
         limits = check(options, std::move(stop));
     } catch (...) {
-        done(std::current_exception(), {});
+        handler(std::current_exception(), {});
         return;
     }
-    start_extend(id, key, options.ttl, std::move(limits), std::move(done));
+    start_extend(id, key, options.ttl, std::move(limits), std::move(handler));
 }
 
 void backend_core::start_extend(std::string_view id, std::string_view key, milliseconds ttl,
-                                call_limits limits, receiver<extend_result> done) const noexcept {
-    start<extend_result>([&](call& made) { prepare_extend(made, id, key, ttl, std::move(limits)); },
-                         [](call&, const outcome& answer) { return conclude_extend(answer); },
-                         std::move(done));
+                                call_limits limits,
+                                receiver<extend_result> handler) const noexcept {
+    async_execute<extend_result>(
+        [&](prepared_call& call) { prepare_extend(call, id, key, ttl, std::move(limits)); },
+        [](prepared_call&, const outcome& answer) { return to_extend_result(answer); },
+        std::move(handler));
 }
 
 void backend_core::start_is_locked(std::string_view key, const call_options& options,
-                                   std::stop_token stop, receiver<bool> done) const noexcept {
-    start<bool>(
-        [&](call& made) {
-            prepare_key<is_locked_request>(made, key, options, options_, std::move(stop));
+                                   std::stop_token stop, receiver<bool> handler) const noexcept {
+    async_execute<bool>(
+        [&](prepared_call& call) {
+            prepare_key<is_locked_request>(call, key, options, options_, std::move(stop));
         },
-        [](call&, const outcome& answer) { return answer.ok; }, std::move(done));
+        [](prepared_call&, const outcome& answer) { return answer.ok; }, std::move(handler));
 }
 
 void backend_core::start_lookup_key(std::string_view key, const call_options& options,
                                     std::stop_token stop,
-                                    receiver<std::optional<lock_record>> done) const noexcept {
-    start<std::optional<lock_record>>(
-        [&](call& made) {
-            prepare_key<key_lookup_request>(made, key, options, options_, std::move(stop));
+                                    receiver<std::optional<lock_record>> handler) const noexcept {
+    async_execute<std::optional<lock_record>>(
+        [&](prepared_call& call) {
+            prepare_key<key_lookup_request>(call, key, options, options_, std::move(stop));
         },
-        [](call&, outcome answer) { return std::move(answer.record); }, std::move(done));
+        [](prepared_call&, outcome answer) { return std::move(answer.record); },
+        std::move(handler));
 }
 
 void backend_core::start_lookup_id(std::string_view id, const call_options& options,
                                    std::stop_token stop,
-                                   receiver<std::optional<lock_record>> done) const noexcept {
-    start<std::optional<lock_record>>(
-        [&](call& made) { prepare_id_lookup(made, id, options, options_, std::move(stop)); },
-        [](call&, outcome answer) { return std::move(answer.record); }, std::move(done));
+                                   receiver<std::optional<lock_record>> handler) const noexcept {
+    async_execute<std::optional<lock_record>>(
+        [&](prepared_call& call) {
+            prepare_id_lookup(call, id, options, options_, std::move(stop));
+        },
+        [](prepared_call&, outcome answer) { return std::move(answer.record); },
+        std::move(handler));
 }
 
 }  // namespace syncguard::detail

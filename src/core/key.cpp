@@ -15,8 +15,8 @@ namespace syncguard {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
 std::string compose(std::string_view text) {
@@ -103,7 +103,7 @@ std::string storage_key_of_normal(std::string_view prefix, std::string_view norm
 std::string normalize_and_validate_key(std::string_view key) {
     if (key.empty()) refuse("the key is empty");
     // No text shrinks to less than a third in NFC: this cannot refuse a key that would have fitted,
-    // and nobody has to normalise megabytes.
+    // and megabytes are never normalised.
     if (key.size() > 4 * max_key_length_bytes) {
         refuse("the key has " + std::to_string(key.size()) + " bytes; at most " +
                std::to_string(max_key_length_bytes) + " are allowed");

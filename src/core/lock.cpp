@@ -39,34 +39,35 @@ double random_fraction() {
     return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
 }
 
-/// Where a store that would tell fails, it may not be able to: it is asked again soon.
+/// If a store that sends notifications fails, it may not send any: the next attempt follows soon.
 constexpr milliseconds failure_pause{500};
 
-/// A lock that outlives what was said of it is not asked for in a busy loop.
-constexpr milliseconds shortest_pause{20};
+/// The shortest pause before the next attempt when the answer said that the key would be free by
+/// now.
+constexpr milliseconds min_pause{20};
 
 /// The longest time that is reserved for the last attempt before the end of the waiting.
-constexpr milliseconds longest_last_look{500};
+constexpr milliseconds max_last_attempt_time{500};
 
-/// What does not mean that waiting is in vain.
-bool may_pass(error_code code) {
+/// Whether a later attempt may succeed.
+bool is_transient(error_code code) {
     return code == error_code::service_unavailable || code == error_code::network_timeout ||
            code == error_code::rate_limited;
 }
 
-/// One caller on its way to a lock. Its time is divided into rounds, one for each attempt that the
-/// retry policy grants; a round lasts as long as the policy's pause.
-class waiting_caller {
+/// Acquisition with retries for one caller. Its time is divided into rounds, one for each attempt
+/// that the retry policy grants; a round lasts as long as the policy's pause.
+class acquire_loop {
   public:
-    waiting_caller(const backend_core& backend, std::string_view key, const lock_options& options)
+    acquire_loop(const backend_core& backend, std::string_view key, const lock_options& options)
         : backend_(backend),
           key_(normalize_and_validate_key(key)),
           options_(options),
-          began_(steady_clock::now()) {}
+          started_at_(steady_clock::now()) {}
 
     std::shared_ptr<lease_core> wait() {
         if (options_.retry.max_retries > 0) {
-            place_.emplace(backend_.line(), key_);
+            ticket_.emplace(backend_.waiters(), key_);
             // The first caller in the queue has found the key locked.
             is_waiting_ = !is_first();
         }
@@ -76,30 +77,31 @@ class waiting_caller {
             auto pause = milliseconds{0};
             if (!is_last) pause = retry_pause(options_.retry, round + 1, random_fraction(), left());
             const auto round_ends = steady_clock::now() + bounded_wait(pause);
-            if (is_last || may_ask_by(round_ends)) {
+            if (is_last || wait_until_may_ask(round_ends)) {
                 if (auto lease = try_until(round_ends)) return lease;
             }
             if (options_.stop.stop_requested()) abort_waiting(key_);
-            if (is_last || left() <= milliseconds{0}) give_up();
+            if (is_last || left() <= milliseconds{0}) throw_timeout();
         }
     }
 
   private:
     [[nodiscard]] milliseconds left() const {
         if (options_.timeout == milliseconds::max()) return milliseconds::max();
-        return options_.timeout - std::chrono::floor<milliseconds>(steady_clock::now() - began_);
+        return options_.timeout -
+               std::chrono::floor<milliseconds>(steady_clock::now() - started_at_);
     }
 
-    [[nodiscard]] bool is_first() { return !place_ || place_->is_first_by(began_, {}); }
+    [[nodiscard]] bool is_first() { return !ticket_ || ticket_->wait_until_first(started_at_, {}); }
 
     /// While the first caller in the queue asks a store that sends notifications, its answer holds
     /// for the callers behind it, except that each caller asks at least once before its time is
     /// over.
-    [[nodiscard]] bool may_ask_by(steady_clock::time_point round_ends) {
-        if (!place_ || !tells_when_free_) return true;
-        if (attempts_ > 0) return place_->may_ask_by(round_ends, options_.stop);
-        return place_->may_ask_by(std::min(round_ends, last_look_), options_.stop) ||
-               steady_clock::now() >= last_look_;
+    [[nodiscard]] bool wait_until_may_ask(steady_clock::time_point round_ends) {
+        if (!ticket_ || !supports_waiting_) return true;
+        if (attempts_ > 0) return ticket_->wait_until_may_ask(round_ends, options_.stop);
+        return ticket_->wait_until_may_ask(std::min(round_ends, last_attempt_at_), options_.stop) ||
+               steady_clock::now() >= last_attempt_at_;
     }
 
     /// Null if the lock was not to be had in this round.
@@ -107,37 +109,37 @@ class waiting_caller {
         do {
             if (options_.stop.stop_requested()) abort_waiting(key_);
             const bool first = is_first();
-            // To linger costs more than to ask, and most locks are free.
-            const bool lingers = first && is_waiting_ && tells_when_free_;
+            // An attempt that waits costs more than one that does not, and most locks are free.
+            const bool waits = first && is_waiting_ && supports_waiting_;
             auto next = round_ends;
-            leave_it_to_others();
-            if (place_) place_->set_asking(true);
+            yield_to_others();
+            if (ticket_) ticket_->set_asking(true);
             ++attempts_;
             try {
-                auto made = attempt(lingers ? round_ends : steady_clock::time_point{});
-                if (made.lease) {
+                auto result = attempt(waits ? round_ends : steady_clock::time_point{});
+                if (result.lease) {
                     // After an early answer, it only shows that the key was free by chance.
-                    if (lingers && !was_answered_early_) backend_.line().set_notified(true);
+                    if (waits && !was_answered_early_) backend_.waiters().set_notified(true);
                     if (!is_notified()) {
-                        backend_.line().granted(key_, made.lease->fence(), is_waiting_,
-                                                steady_clock::now());
+                        backend_.waiters().granted(key_, result.lease->fence(), is_waiting_,
+                                                   steady_clock::now());
                     }
-                    return std::move(made.lease);
+                    return std::move(result.lease);
                 }
                 ++times_locked_;
                 last_failure_ = nullptr;
-                // Where the store tells, begin to be told, then look again.
-                if (!std::exchange(is_waiting_, true) && tells_when_free_ && first) continue;
+                // If the store sends notifications, subscribe first, then try again.
+                if (!std::exchange(is_waiting_, true) && supports_waiting_ && first) continue;
                 const auto now = steady_clock::now();
-                if (lingers) {
+                if (waits) {
                     was_answered_early_ = now < round_ends;
-                    backend_.line().set_notified(!was_answered_early_);
+                    backend_.waiters().set_notified(!was_answered_early_);
                 }
                 if (first) {
-                    next = std::min(next, now + look_pause());
-                    if (made.locked_for) {
+                    next = std::min(next, now + poll_pause());
+                    if (result.free_within) {
                         next = std::min(
-                            next, now + bounded_wait(std::max(*made.locked_for, shortest_pause)));
+                            next, now + bounded_wait(std::max(*result.free_within, min_pause)));
                     }
                 }
             } catch (const grant_expired&) {
@@ -148,22 +150,23 @@ class waiting_caller {
                 // The store has too many clients, perhaps because they all wait for this lock.
                 const bool is_crowded =
                     failure.code() == error_code::rate_limited && options_.retry.max_retries > 0;
-                if (!own_deadline && !is_crowded && !(is_waiting_ && may_pass(failure.code()))) {
+                if (!own_deadline && !is_crowded &&
+                    !(is_waiting_ && is_transient(failure.code()))) {
                     throw;
                 }
                 last_failure_ = std::current_exception();
                 if (first) {
-                    const auto pause = tells_when_free_ ? failure_pause : look_pause();
+                    const auto pause = supports_waiting_ ? failure_pause : poll_pause();
                     next = std::min(next, steady_clock::now() + pause);
                 }
             }
-            if (place_) place_->set_asking(false);
-            if (steady_clock::now() < last_look_) next = std::min(next, last_look_);
-            // After an attempt that lingered, the round is over by now.
+            if (ticket_) ticket_->set_asking(false);
+            if (steady_clock::now() < last_attempt_at_) next = std::min(next, last_attempt_at_);
+            // After an attempt that waited, the round is over by now.
             if (first) {
                 sleep_interruptibly_until(next);
             } else {
-                (void)place_->is_first_by(next, options_.stop);
+                (void)ticket_->wait_until_first(next, options_.stop);
             }
         } while (steady_clock::now() < round_ends);
         return nullptr;
@@ -172,36 +175,36 @@ class waiting_caller {
     /// The pause between two attempts of the first caller in the queue, if the store sends no
     /// notifications: the policy's first pause, but at least the longest time for which other
     /// clients leave the key to waiters.
-    [[nodiscard]] milliseconds look_pause() const {
-        const retry_policy looks{
-            .retry_delay = std::max(options_.retry.retry_delay, waiting_line::longest_yield),
+    [[nodiscard]] milliseconds poll_pause() const {
+        const retry_policy polling{
+            .retry_delay = std::max(options_.retry.retry_delay, wait_queue::longest_yield),
             .backoff = backoff::fixed};
-        return bounded_wait(retry_pause(looks, 1, random_fraction(), milliseconds::max()));
+        return bounded_wait(retry_pause(polling, 1, random_fraction(), milliseconds::max()));
     }
 
     /// As far as is known. A call that is granted the lock at its first attempt learns nothing
     /// itself, so what earlier calls have learned counts.
     [[nodiscard]] bool is_notified() const {
-        return tells_when_free_ && backend_.line().is_notified();
+        return supports_waiting_ && backend_.waiters().is_notified();
     }
 
-    void leave_it_to_others() const {
-        if (!place_ || is_notified()) return;
-        const auto until = backend_.line().yields_until(key_);
+    void yield_to_others() const {
+        if (!ticket_ || is_notified()) return;
+        const auto until = backend_.waiters().yields_until(key_);
         sleep_interruptibly_until(
             std::min(until, steady_clock::now() + bounded_wait(std::max(left(), {}) / 2)));
     }
 
-    [[nodiscard]] backend_core::attempt attempt(steady_clock::time_point linger_until) const {
-        acquire_options how{.ttl = options_.ttl};
+    [[nodiscard]] backend_core::attempt attempt(steady_clock::time_point wait_until) const {
+        acquire_options opts{.ttl = options_.ttl};
         // The first attempt is made in any case; without time of its own it has the backend's.
         if (const auto remaining = left(); remaining > milliseconds{0}) {
-            const auto lingers = std::chrono::ceil<milliseconds>(
-                std::max(linger_until - steady_clock::now(), steady_clock::duration{0}));
-            how.timeout =
-                std::min(lingers + bounded_wait(backend_.options().operation_timeout), remaining);
+            const auto waits = std::chrono::ceil<milliseconds>(
+                std::max(wait_until - steady_clock::now(), steady_clock::duration{0}));
+            opts.timeout =
+                std::min(waits + bounded_wait(backend_.options().operation_timeout), remaining);
         }
-        return backend_.acquire(key_, how, options_.stop, linger_until);
+        return backend_.acquire(key_, opts, options_.stop, wait_until);
     }
 
     void sleep_interruptibly_until(steady_clock::time_point then) const {
@@ -211,7 +214,7 @@ class waiting_caller {
         never.wait_until(guard, options_.stop, then, [] { return false; });
     }
 
-    [[noreturn]] void give_up() const {
+    [[noreturn]] void throw_timeout() const {
         const error_context context{.key = key_, .lock_id = {}};
         if (last_failure_) {
             try {
@@ -222,7 +225,7 @@ class waiting_caller {
             }
         }
         const auto waited =
-            std::chrono::duration_cast<milliseconds>(steady_clock::now() - began_).count();
+            std::chrono::duration_cast<milliseconds>(steady_clock::now() - started_at_).count();
         throw lock_error(
             error_code::acquisition_timeout,
             "the lock was held by others at " + std::to_string(times_locked_) + " of " +
@@ -234,14 +237,15 @@ class waiting_caller {
     const backend_core& backend_;
     const std::string key_;
     const lock_options& options_;
-    const steady_clock::time_point began_;
+    const steady_clock::time_point started_at_;
     /// When a caller that would otherwise sleep until its time is over makes its last attempt.
-    const steady_clock::time_point last_look_ =
-        began_ + bounded_wait(options_.timeout - std::min(options_.timeout / 8, longest_last_look));
-    const bool tells_when_free_ = backend_.store()->tells_when_free();
-    std::optional<waiting_line::place> place_;
+    const steady_clock::time_point last_attempt_at_ =
+        started_at_ +
+        bounded_wait(options_.timeout - std::min(options_.timeout / 8, max_last_attempt_time));
+    const bool supports_waiting_ = backend_.backing_engine()->supports_waiting();
+    std::optional<wait_queue::ticket> ticket_;
     bool is_waiting_ = false;          ///< It was found locked at least once.
-    bool was_answered_early_ = false;  ///< The latest attempt that lingered.
+    bool was_answered_early_ = false;  ///< The latest attempt that waited.
     unsigned attempts_ = 0;
     unsigned times_locked_ = 0;
     std::exception_ptr last_failure_;
@@ -254,7 +258,7 @@ std::shared_ptr<lease_core> acquire_with_retries(const backend_core& backend, st
     const deferred_cancellation whole_call;
     backend.check_process();
     refuse_negative(options);
-    return waiting_caller(backend, key, options).wait();
+    return acquire_loop(backend, key, options).wait();
 }
 
 void refuse_if_expired(lease_core& lease) {

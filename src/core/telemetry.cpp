@@ -40,27 +40,27 @@ struct observation {
     std::optional<failure_reason> reason;
 };
 
-observation describe(const acquire_request& what) {
-    return {event_type::acquire, std::string(what.key), what.id};
+observation describe(const acquire_request& req) {
+    return {event_type::acquire, std::string(req.key), req.id};
 }
-observation describe(const release_request& what) {
-    return {event_type::release, std::nullopt, what.id};
+observation describe(const release_request& req) {
+    return {event_type::release, std::nullopt, req.id};
 }
-observation describe(const extend_request& what) {
-    return {event_type::extend, std::nullopt, what.id};
+observation describe(const extend_request& req) {
+    return {event_type::extend, std::nullopt, req.id};
 }
-observation describe(const is_locked_request& what) {
-    return {event_type::is_locked, std::string(what.key), std::nullopt};
+observation describe(const is_locked_request& req) {
+    return {event_type::is_locked, std::string(req.key), std::nullopt};
 }
-observation describe(const key_lookup_request& what) {
-    return {event_type::lookup, std::string(what.key), std::nullopt};
+observation describe(const key_lookup_request& req) {
+    return {event_type::lookup, std::string(req.key), std::nullopt};
 }
-observation describe(const id_lookup_request& what) {
-    return {event_type::lookup, std::nullopt, what.id};
+observation describe(const id_lookup_request& req) {
+    return {event_type::lookup, std::nullopt, req.id};
 }
 
-observation describe(const request& what) {
-    return std::visit([](const auto& typed) { return describe(typed); }, what);
+observation describe(const request& req) {
+    return std::visit([](const auto& typed) { return describe(typed); }, req);
 }
 
 /// How long the destructor of an engine waits for `on_event`.
@@ -121,8 +121,8 @@ class telemetry_engine : public engine {
         if (const auto dropped = events_.end_within(shutdown_grace); dropped > 0) warn_of(dropped);
     }
 
-    [[nodiscard]] bool tells_when_free() const noexcept override {
-        return inner_->tells_when_free();
+    [[nodiscard]] bool supports_waiting() const noexcept override {
+        return inner_->supports_waiting();
     }
     [[nodiscard]] bool executes_extensions_in_order() const noexcept override {
         return inner_->executes_extensions_in_order();
@@ -135,11 +135,11 @@ class telemetry_engine : public engine {
         return inner_->reserve_io_thread();
     }
 
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
+    [[nodiscard]] outcome execute(const request& req, const call_limits& limits) override {
         // Described before it is done: to run out of memory afterwards would lose the answer.
-        observation seen = describe(what);
+        observation seen = describe(req);
         try {
-            outcome answer = inner_->perform(what, limits);
+            outcome answer = inner_->execute(req, limits);
             publish(std::move(seen), answer);
             return answer;
         } catch (...) {
@@ -148,20 +148,21 @@ class telemetry_engine : public engine {
         }
     }
 
-    void start(const request& what, const call_limits& limits, completion done) noexcept override {
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override {
         // This engine lives until the answer is here: the completion owns the backend.
         completion publishing;
         try {
-            publishing = [this, seen = describe(what), done](std::exception_ptr failure,
-                                                             outcome answer) mutable {
+            publishing = [this, seen = describe(req), handler](std::exception_ptr failure,
+                                                               outcome answer) mutable {
                 publish(std::move(seen), answer);
-                done(std::move(failure), std::move(answer));
+                handler(std::move(failure), std::move(answer));
             };
         } catch (...) {
-            done(std::current_exception(), {});
+            handler(std::current_exception(), {});
             return;
         }
-        inner_->start(what, limits, std::move(publishing));
+        inner_->async_execute(req, limits, std::move(publishing));
     }
 
     [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }

@@ -28,73 +28,75 @@ std::uint64_t counter_of(const fence& token) {
 
 }  // namespace
 
-waiting_line::waiting_line() {
+wait_queue::wait_queue() {
     fork_guard::add(*this);
 }
 
-waiting_line::~waiting_line() {
+wait_queue::~wait_queue() {
     fork_guard::remove(*this);
 }
 
-void waiting_line::after_fork_in_child() {
+void wait_queue::after_fork_in_child() {
     queues_.clear();
     holds_.fill(std::nullopt);
     mutex_.unlock();
 }
 
-std::pair<const std::string, waiting_line::queue>& waiting_line::join(std::string_view key,
-                                                                      place* newcomer) {
+std::pair<const std::string, wait_queue::queue>& wait_queue::join(std::string_view key,
+                                                                  ticket* added) {
     const std::lock_guard guard(mutex_);
-    auto& line = *queues_.try_emplace(std::string(key)).first;
-    line.second.places.push_back(newcomer);
-    return line;
+    auto& key_queue = *queues_.try_emplace(std::string(key)).first;
+    key_queue.second.tickets.push_back(added);
+    return key_queue;
 }
 
-waiting_line::place::place(waiting_line& line, std::string_view key)
-    : line_(line), process_(fork_generation()), queue_(line.join(key, this)) {}
+wait_queue::ticket::ticket(wait_queue& waiters, std::string_view key)
+    : waiters_(waiters), process_(fork_generation()), queue_(waiters.join(key, this)) {}
 
-waiting_line::place::~place() {
-    // In a child of the thread that waits, there is no line any more.
+wait_queue::ticket::~ticket() {
+    // In a child of the thread that waits, there is no queue any more.
     if (process_ != fork_generation()) return;
-    const std::lock_guard guard(line_.mutex_);
-    auto& [key, line] = queue_;
+    const std::lock_guard guard(waiters_.mutex_);
+    auto& [key, key_queue] = queue_;
     const bool was_first = is_first();
-    std::erase(line.places, this);
-    if (line.places.empty()) {
-        line_.queues_.erase(line_.queues_.find(key));
+    std::erase(key_queue.tickets, this);
+    if (key_queue.tickets.empty()) {
+        waiters_.queues_.erase(waiters_.queues_.find(key));
     } else if (was_first) {
-        line.first_is_asking = true;
-        line.places.front()->moved_up_.notify_one();
+        key_queue.first_is_asking = true;
+        key_queue.tickets.front()->head_changed_.notify_one();
     }
 }
 
-bool waiting_line::place::is_first_by(steady_clock::time_point until, const std::stop_token& stop) {
+bool wait_queue::ticket::wait_until_first(steady_clock::time_point until,
+                                          const std::stop_token& stop) {
     if (process_ != fork_generation()) return true;
-    std::unique_lock guard(line_.mutex_);
-    return moved_up_.wait_until(guard, stop, until, [this] { return is_first(); });
+    std::unique_lock guard(waiters_.mutex_);
+    return head_changed_.wait_until(guard, stop, until, [this] { return is_first(); });
 }
 
-bool waiting_line::place::may_ask_by(steady_clock::time_point until, const std::stop_token& stop) {
+bool wait_queue::ticket::wait_until_may_ask(steady_clock::time_point until,
+                                            const std::stop_token& stop) {
     if (process_ != fork_generation()) return true;
-    std::unique_lock guard(line_.mutex_);
+    std::unique_lock guard(waiters_.mutex_);
     if (!queue_.second.first_is_asking) return true;
-    return moved_up_.wait_until(guard, stop, until, [this] { return is_first(); });
+    return head_changed_.wait_until(guard, stop, until, [this] { return is_first(); });
 }
 
-void waiting_line::place::set_asking(bool is_asking) {
+void wait_queue::ticket::set_asking(bool is_asking) {
     if (process_ != fork_generation()) return;
-    const std::lock_guard guard(line_.mutex_);
+    const std::lock_guard guard(waiters_.mutex_);
     if (is_first()) queue_.second.first_is_asking = is_asking;
 }
 
-waiting_line::hold* waiting_line::find_hold(std::string_view key) {
+wait_queue::hold* wait_queue::find_hold(std::string_view key) {
     const auto hash = std::hash<std::string_view>()(key);
     auto& entry = holds_.at(hash % holds_.size());
     return entry && entry->key_hash == hash ? &*entry : nullptr;
 }
 
-void waiting_line::granted(std::string_view key, const fence& token, bool found_locked,
-                           steady_clock::time_point now) {
+void wait_queue::granted(std::string_view key, const fence& token, bool found_locked,
+                         steady_clock::time_point now) {
     const std::lock_guard guard(mutex_);
     const auto hash = std::hash<std::string_view>()(key);
     const auto* const former = find_hold(key);
@@ -107,13 +109,13 @@ void waiting_line::granted(std::string_view key, const fence& token, bool found_
     has_holds_ = true;
 }
 
-void waiting_line::released(std::string_view key, steady_clock::time_point now) {
+void wait_queue::released(std::string_view key, steady_clock::time_point now) {
     if (!has_holds_) return;
     const std::lock_guard guard(mutex_);
     if (auto* const latest = find_hold(key)) latest->released_at = now;
 }
 
-steady_clock::time_point waiting_line::yields_until(std::string_view key) {
+steady_clock::time_point wait_queue::yields_until(std::string_view key) {
     const std::lock_guard guard(mutex_);
     const auto* const latest = find_hold(key);
     if (latest == nullptr || !latest->released_at) return {};

@@ -25,52 +25,52 @@ namespace syncguard {
 /// While the first of the threads that wait for a key asks the store, the others rely on its
 /// answers, so that a thousand waiters do not send a thousand requests when the lock becomes free.
 ///
-/// Thread safety: any number of threads may have places at once.
-class waiting_line : private fork_participant {
+/// Thread safety: any number of threads may have tickets at once.
+class wait_queue : private fork_participant {
   public:
-    waiting_line();
-    ~waiting_line() override;
+    wait_queue();
+    ~wait_queue() override;
 
-    class place;
+    class ticket;
 
   private:
     struct queue {
-        std::list<place*> places;
+        std::list<ticket*> tickets;
         bool first_is_asking = true;
     };
 
   public:
-    /// A thread's place in the line of a key, from its construction to its end.
-    class place {
+    /// A thread's place in the queue of a key, from its construction to its destruction.
+    class ticket {
       public:
-        place(waiting_line& line, std::string_view key);
-        place(const place&) = delete;
-        place& operator=(const place&) = delete;
-        ~place();
+        ticket(wait_queue& waiters, std::string_view key);
+        ticket(const ticket&) = delete;
+        ticket& operator=(const ticket&) = delete;
+        ~ticket();
 
-        /// Waits for those in front to leave. False if that took until `until`, or until `stop` was
-        /// requested.
-        [[nodiscard]] bool is_first_by(std::chrono::steady_clock::time_point until,
-                                       const std::stop_token& stop);
+        /// Waits until all earlier tickets are gone. False if that took until `until`, or until
+        /// `stop` was requested.
+        [[nodiscard]] bool wait_until_first(std::chrono::steady_clock::time_point until,
+                                            const std::stop_token& stop);
 
         /// Returns true at once if the first in the queue is not asking the store; otherwise waits
-        /// as `is_first_by` does.
-        [[nodiscard]] bool may_ask_by(std::chrono::steady_clock::time_point until,
-                                      const std::stop_token& stop);
+        /// as `wait_until_first` does.
+        [[nodiscard]] bool wait_until_may_ask(std::chrono::steady_clock::time_point until,
+                                              const std::stop_token& stop);
 
-        /// Records whether this place, if it is the first, has an attempt under way. A place that
+        /// Records whether this ticket, if it is the first, has an attempt under way. A ticket that
         /// becomes the first counts as asking until it calls this.
         void set_asking(bool is_asking);
 
       private:
         [[nodiscard]] bool is_first() const noexcept {
-            return queue_.second.places.front() == this;
+            return queue_.second.tickets.front() == this;
         }
 
-        waiting_line& line_;
+        wait_queue& waiters_;
         const std::uint32_t process_;
-        std::condition_variable_any moved_up_;
-        /// Made last: from then on others know of this place.
+        std::condition_variable_any head_changed_;
+        /// Made last: from then on others know of this ticket.
         std::pair<const std::string, queue>& queue_;
     };
 
@@ -114,7 +114,7 @@ class waiting_line : private fork_participant {
     void after_fork_in_parent() override { mutex_.unlock(); }
     void after_fork_in_child() override;
 
-    [[nodiscard]] std::pair<const std::string, queue>& join(std::string_view key, place* newcomer);
+    [[nodiscard]] std::pair<const std::string, queue>& join(std::string_view key, ticket* added);
     /// Null if it is unknown.
     [[nodiscard]] hold* find_hold(std::string_view key);
 

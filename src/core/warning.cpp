@@ -25,7 +25,7 @@ void warn(const warning_handler& on_warning, const std::string& message) {
 void warn_later(const warning_handler& on_warning, std::string message) noexcept {
     const deferred_cancellation whole_call;
     try {
-        lease_keeper::of_this_process().handlers().post(
+        lease_monitor::instance().handlers().post(
             [on_warning, message = std::move(message),
              awaited_at_exit = std::make_shared<pending_release>()] { warn(on_warning, message); });
     } catch (...) {  // no memory to warn with: the operation goes on

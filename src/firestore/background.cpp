@@ -12,8 +12,8 @@ constexpr milliseconds shutdown_retry_delay{100};
 }  // namespace
 
 background_undo::background_undo(const lock_id& id, std::string key, time_point lock_ends_at,
-                                 const std::shared_ptr<client>& by)
-    : coroutine_operation(lock_ends_at), id_(id), key_(std::move(key)), client_(by) {}
+                                 const std::shared_ptr<client>& owner)
+    : coroutine_operation(lock_ends_at), id_(id), key_(std::move(key)), client_(owner) {}
 
 boost::asio::awaitable<void> background_undo::run(lock_store& store, net::call_context& ctx) {
     while (true) {
@@ -23,17 +23,17 @@ boost::asio::awaitable<void> background_undo::run(lock_store& store, net::call_c
         } catch (const lock_error&) {  // the server may come back
         }
         const auto owner = client_.lock();
-        const bool hurry = !owner || owner->is_ending();
-        co_await ctx.sleep(hurry ? shutdown_retry_delay : retry_delay);
+        const bool is_urgent = !owner || owner->is_shutting_down();
+        co_await ctx.sleep(is_urgent ? shutdown_retry_delay : retry_delay);
     }
 }
 
-background_cleanup::background_cleanup(stored_lock remains)
+background_cleanup::background_cleanup(stored_lock expired_lock)
     : coroutine_operation(std::chrono::steady_clock::now() + longest_cleanup),
-      remains_(std::move(remains)) {}
+      expired_lock_(std::move(expired_lock)) {}
 
 boost::asio::awaitable<void> background_cleanup::run(lock_store& store, net::call_context& ctx) {
-    co_await store.clean_up(remains_, ctx);
+    co_await store.clean_up(expired_lock_, ctx);
 }
 
 }  // namespace syncguard::firestore

@@ -1,4 +1,4 @@
-/// What is done after an operation has ended, with nobody waiting for it.
+/// Background operations: they follow an operation, and no caller waits for them.
 #pragma once
 
 #include "firestore/client.hpp"
@@ -15,7 +15,7 @@ namespace syncguard::firestore {
 class background_undo : public coroutine_operation {
   public:
     background_undo(const lock_id& id, std::string key, time_point lock_ends_at,
-                    const std::shared_ptr<client>& by);
+                    const std::shared_ptr<client>& owner);
 
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
@@ -31,7 +31,7 @@ class background_undo : public coroutine_operation {
 /// The removal of a lock that ended long ago.
 class background_cleanup : public coroutine_operation {
   public:
-    explicit background_cleanup(stored_lock remains);
+    explicit background_cleanup(stored_lock expired_lock);
 
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
@@ -39,7 +39,7 @@ class background_cleanup : public coroutine_operation {
     // Nothing depends on it; the next question may bring about the next attempt.
     void fail(std::exception_ptr /*error*/) noexcept override {}
 
-    const stored_lock remains_;
+    const stored_lock expired_lock_;
 };
 
 }  // namespace syncguard::firestore

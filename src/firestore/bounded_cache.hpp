@@ -10,44 +10,44 @@
 namespace syncguard::firestore {
 
 template <class Key, class Entry>
-class bounded_memory {
+class bounded_cache {
   public:
-    static constexpr std::size_t most_entries = 4'096;
+    static constexpr std::size_t max_entries = 4'096;
 
-    void remember(const Key& key, Entry what) {
-        if (const auto known = entries_.find(key); known != entries_.end()) {
-            known->second.what = std::move(what);
+    void remember(const Key& key, Entry value) {
+        if (const auto found = entries_.find(key); found != entries_.end()) {
+            found->second.value = std::move(value);
             return;
         }
-        if (entries_.size() >= most_entries) forget(Key(by_age_.front()));
+        if (entries_.size() >= max_entries) forget(Key(by_age_.front()));
         // Joined at the end: if there is no memory for one of the two, there is neither.
         std::list<Key> youngest;
         youngest.push_back(key);
-        entries_.emplace(key, place{std::move(what), youngest.begin()});
+        entries_.emplace(key, node{std::move(value), youngest.begin()});
         by_age_.splice(by_age_.end(), youngest);
     }
 
     void forget(const Key& key) {
-        const auto known = entries_.find(key);
-        if (known == entries_.end()) return;
-        by_age_.erase(known->second.age);
-        entries_.erase(known);
+        const auto found = entries_.find(key);
+        if (found == entries_.end()) return;
+        by_age_.erase(found->second.age);
+        entries_.erase(found);
     }
 
     [[nodiscard]] std::optional<Entry> find(const Key& key) const {
-        const auto known = entries_.find(key);
-        if (known == entries_.end()) return std::nullopt;
-        return known->second.what;
+        const auto found = entries_.find(key);
+        if (found == entries_.end()) return std::nullopt;
+        return found->second.value;
     }
 
   private:
-    struct place {
-        Entry what;
+    struct node {
+        Entry value;
         typename std::list<Key>::iterator age;
     };
 
     std::list<Key> by_age_;
-    std::unordered_map<Key, place> entries_;
+    std::unordered_map<Key, node> entries_;
 };
 
 }  // namespace syncguard::firestore

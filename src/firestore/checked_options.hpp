@@ -6,6 +6,6 @@
 namespace syncguard::firestore {
 
 /// Fills in the clock. Throws `lock_error` (invalid_argument) that says what is wrong.
-[[nodiscard]] options checked(options store);
+[[nodiscard]] options checked(options opts);
 
 }  // namespace syncguard::firestore

@@ -15,29 +15,29 @@ using namespace std::chrono_literals;
 
 namespace {
 
-bool needs_tls(const access& how) {
-    if (how.origin.tls) return true;
-    return !std::holds_alternative<emulator_owner>(how.whose) &&
-           token_location(how.whose).origin.tls;
+bool needs_tls(const service_config& config) {
+    if (config.origin.tls) return true;
+    return !std::holds_alternative<emulator_owner>(config.credentials) &&
+           token_location(config.credentials).origin.tls;
 }
 
 }  // namespace
 
-/// An operation on its way. When this goes, the operation has ended: also where the coroutine that
-/// has it is swept away, because there was no memory to go on with it.
-class client::course {
+/// Scope guard: finishes its operation when it is destroyed, also if the coroutine that owns it is
+/// destroyed because memory ran out.
+class client::operation_guard {
   public:
-    course(client& of, std::shared_ptr<coroutine_operation> what)
-        : client_(of), what_(std::move(what)), failure_(no_memory()) {}
-    course(course&& other) noexcept = default;
-    course& operator=(course&&) = delete;
-    ~course() {
-        if (!what_) return;
-        if (failure_) what_->fail(failure_);
-        client_.finish(what_);
+    operation_guard(client& owner, std::shared_ptr<coroutine_operation> op)
+        : client_(owner), op_(std::move(op)), failure_(no_memory()) {}
+    operation_guard(operation_guard&& other) noexcept = default;
+    operation_guard& operator=(operation_guard&&) = delete;
+    ~operation_guard() {
+        if (!op_) return;
+        if (failure_) op_->fail(failure_);
+        client_.finish(op_);
     }
 
-    [[nodiscard]] coroutine_operation& what() const { return *what_; }
+    [[nodiscard]] coroutine_operation& op() const { return *op_; }
 
     /// Its end is the end of the operation itself: a success, or that failure.
     void set_result(std::exception_ptr failure) noexcept { failure_ = std::move(failure); }
@@ -48,41 +48,41 @@ class client::course {
     }
 
     client& client_;
-    std::shared_ptr<coroutine_operation> what_;
+    std::shared_ptr<coroutine_operation> op_;
     std::exception_ptr failure_;
 };
 
-client::client(access how, options store, warning_handler on_warning)
-    : how_(std::move(how)),
-      store_(std::move(store)),
+client::client(service_config config, options opts, warning_handler on_warning)
+    : config_(std::move(config)),
+      opts_(std::move(opts)),
       on_warning_(std::move(on_warning)),
-      tls_({.authorities = store_.ca_file, .certificate = {}, .private_key = {}}),
-      submissions_(*this, how_.where),
-      server_(submissions_.loop().context(), how_, store_, tls_, sockets_),
-      locks_(server_, store_, on_warning_) {}
+      tls_({.authorities = opts_.ca_file, .certificate = {}, .private_key = {}}),
+      submissions_(*this, config_.server_name),
+      server_(submissions_.loop().context(), config_, opts_, tls_, sockets_),
+      locks_(server_, opts_, on_warning_) {}
 
 void client::prepare() {
-    if (needs_tls(how_)) (void)tls_.get();
+    if (needs_tls(config_)) (void)tls_.get();
 }
 
 // Called by any thread.
 
-void client::execute(const std::shared_ptr<coroutine_operation>& what) {
-    submissions_.execute(what);
+void client::execute(const std::shared_ptr<coroutine_operation>& op) {
+    submissions_.execute(op);
 }
 
-void client::submit(const std::shared_ptr<coroutine_operation>& what) {
-    submissions_.submit(what);
+void client::submit(const std::shared_ptr<coroutine_operation>& op) {
+    submissions_.submit(op);
 }
 
-void client::cancel(std::shared_ptr<coroutine_operation> what) noexcept {
-    submissions_.cancel(std::move(what));
+void client::cancel(std::shared_ptr<coroutine_operation> op) noexcept {
+    submissions_.cancel(std::move(op));
 }
 
 void client::shutdown(std::chrono::milliseconds grace) {
     shutting_down_ = true;
     submissions_.shutdown(grace);
-    end_what_is_left();
+    cancel_running();
 }
 
 // Called by the leader.
@@ -102,54 +102,55 @@ bool client::has_outstanding_work() const {
 void client::drain_submissions() {
     submissions_.loop().drain_submitted(submitted_);
     // So that no completion fails to be delivered.
-    const auto most = completed_.size() + running_.size() + submitted_.size();
-    if (completed_.capacity() < most) completed_.reserve(2 * most);
+    const auto max_completed = completed_.size() + running_.size() + submitted_.size();
+    if (completed_.capacity() < max_completed) completed_.reserve(2 * max_completed);
     for (const auto& each : submitted_)
         admit(std::static_pointer_cast<coroutine_operation>(each));
     submitted_.clear();
-    std::vector<std::shared_ptr<net::operation>> unwanted;
-    submissions_.drain_cancelled(unwanted);
-    for (const auto& each : unwanted) {
+    std::vector<std::shared_ptr<net::operation>> cancelled;
+    submissions_.drain_cancelled(cancelled);
+    for (const auto& each : cancelled) {
         // One that is not admitted yet is handled at its admission.
         const auto& ctx = std::static_pointer_cast<coroutine_operation>(each)->ctx_;
         if (ctx) ctx->cancel({error_code::aborted, "the operation was cancelled"});
     }
-    if (shutting_down_ && !std::exchange(has_hurried_, true)) {
+    if (shutting_down_ && !std::exchange(has_ended_pauses_, true)) {
         for (const auto& each : running_)
             each->ctx_->wake();
     }
 }
 
-void client::admit(const std::shared_ptr<coroutine_operation>& what) {
-    course mine(*this, what);
+void client::admit(const std::shared_ptr<coroutine_operation>& op) {
+    operation_guard guard(*this, op);
     try {
-        what->ctx_ = std::make_shared<net::call_context>(submissions_.loop().context(),
-                                                         what->has_priority());
-        what->ctx_->set_deadline(what->deadline(), {error_code::network_timeout,
-                                                    how_.where + " did not answer in time"});
-        if (what->cancel_requested()) {
-            what->ctx_->cancel({error_code::aborted, "the operation was cancelled"});
+        op->ctx_ =
+            std::make_shared<net::call_context>(submissions_.loop().context(), op->has_priority());
+        op->ctx_->set_deadline(op->deadline(), {error_code::network_timeout,
+                                                config_.server_name + " did not answer in time"});
+        if (op->cancel_requested()) {
+            op->ctx_->cancel({error_code::aborted, "the operation was cancelled"});
         }
-        running_.insert(what);
-        asio::co_spawn(submissions_.loop().context(), carry_out(std::move(mine)), asio::detached);
+        running_.insert(op);
+        asio::co_spawn(submissions_.loop().context(), run_operation(std::move(guard)),
+                       asio::detached);
     } catch (...) {
-        mine.set_result(std::current_exception());
+        guard.set_result(std::current_exception());
     }
 }
 
-asio::awaitable<void> client::carry_out(course mine) {
+asio::awaitable<void> client::run_operation(operation_guard guard) {
     std::exception_ptr failure;
     try {
-        co_await mine.what().run(locks_, *mine.what().ctx_);
+        co_await guard.op().run(locks_, *guard.op().ctx_);
     } catch (...) {
         failure = std::current_exception();
     }
-    mine.set_result(std::move(failure));
+    guard.set_result(std::move(failure));
 }
 
-void client::finish(const std::shared_ptr<coroutine_operation>& what) noexcept {
-    completed_.push_back(what);
-    running_.erase(what);
+void client::finish(const std::shared_ptr<coroutine_operation>& op) noexcept {
+    completed_.push_back(op);
+    running_.erase(op);
 }
 
 void client::deliver_completions() {
@@ -165,11 +166,11 @@ void client::deliver_completions() {
 }
 
 /// Nothing may be under way when the loop goes.
-void client::end_what_is_left() {
-    const lock_error why(error_code::aborted, "the store was closed");
+void client::cancel_running() {
+    const lock_error error(error_code::aborted, "the store was closed");
     server_.tokens().stop();
     for (const auto& each : running_)
-        each->ctx_->cancel(why);
+        each->ctx_->cancel(error);
     while (!running_.empty() || server_.tokens().is_fetching())
         submissions_.loop().context().run_one();
     // What is left of those that have ended.

@@ -1,4 +1,4 @@
-/// Many callers, one loop: starts operations, ends them in time, and tells who waits.
+/// Many callers, one loop: starts operations, ends them in time, and reports their results.
 ///
 /// It knows that operations exist, not what they do.
 #pragma once
@@ -36,7 +36,7 @@ class coroutine_operation : public net::operation,
                                                            net::call_context& ctx) = 0;
 
     /// What `run` threw, or what kept it from being called.
-    virtual void fail(std::exception_ptr why) noexcept = 0;
+    virtual void fail(std::exception_ptr error) noexcept = 0;
 
     /// It is done, and the client does not use it any more: the caller may be notified.
     virtual void deliver() noexcept {}
@@ -51,7 +51,7 @@ class coroutine_operation : public net::operation,
 /// Thread safety: all public members may be called concurrently.
 class client : public net::io_loop::handler {
   public:
-    client(access how, options store, warning_handler on_warning);
+    client(service_config config, options opts, warning_handler on_warning);
     ~client() override = default;
 
     /// Reads the files for TLS, which else happens when they are needed: before any other use, to
@@ -59,21 +59,21 @@ class client : public net::io_loop::handler {
     void prepare();
 
     /// Returns when the operation has ended; the calling thread does the I/O if no other does.
-    void execute(const std::shared_ptr<coroutine_operation>& what);
+    void execute(const std::shared_ptr<coroutine_operation>& op);
 
     /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
     /// if no thread can be started; then nothing was begun.
-    void submit(const std::shared_ptr<coroutine_operation>& what);
+    void submit(const std::shared_ptr<coroutine_operation>& op);
 
     /// Ends an operation with `aborted`, unless it has ended.
-    void cancel(std::shared_ptr<coroutine_operation> what) noexcept;
+    void cancel(std::shared_ptr<coroutine_operation> op) noexcept;
 
     /// Waits for background operations, for a while, and ends everything. Other operations have
     /// ended. Nothing may be called after it.
     void shutdown(std::chrono::milliseconds grace);
 
     /// Whether shutdown has begun: background operations do not pause for long.
-    [[nodiscard]] bool is_ending() const noexcept { return shutting_down_; }
+    [[nodiscard]] bool is_shutting_down() const noexcept { return shutting_down_; }
 
     [[nodiscard]] net::io_loop& loop() noexcept { return submissions_.loop(); }
     [[nodiscard]] net::socket_registry& sockets() noexcept { return sockets_; }
@@ -82,17 +82,17 @@ class client : public net::io_loop::handler {
     step_result run_once() override;
     [[nodiscard]] bool has_outstanding_work() const override;
 
-    class course;
+    class operation_guard;
 
     void drain_submissions();
-    void admit(const std::shared_ptr<coroutine_operation>& what);
-    [[nodiscard]] boost::asio::awaitable<void> carry_out(course mine);
-    void finish(const std::shared_ptr<coroutine_operation>& what) noexcept;
+    void admit(const std::shared_ptr<coroutine_operation>& op);
+    [[nodiscard]] boost::asio::awaitable<void> run_operation(operation_guard guard);
+    void finish(const std::shared_ptr<coroutine_operation>& op) noexcept;
     void deliver_completions();
-    void end_what_is_left();
+    void cancel_running();
 
-    const access how_;
-    const options store_;
+    const service_config config_;
+    const options opts_;
     const warning_handler on_warning_;
 
     // For any thread.
@@ -107,7 +107,7 @@ class client : public net::io_loop::handler {
     std::vector<std::shared_ptr<net::task>> submitted_;
     std::unordered_set<std::shared_ptr<coroutine_operation>> running_;
     std::vector<std::shared_ptr<coroutine_operation>> completed_;
-    bool has_hurried_ = false;
+    bool has_ended_pauses_ = false;
 };
 
 }  // namespace syncguard::firestore

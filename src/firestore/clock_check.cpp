@@ -33,10 +33,10 @@ class clock_question : public coroutine_operation {
         auto previous = std::chrono::steady_clock::now();
         while (true) {
             const auto begin = std::chrono::steady_clock::now();
-            const bool is_told = co_await server.ask_for_time(ctx);
-            if (!is_told) {
+            const bool has_time = co_await server.ask_for_time(ctx);
+            if (!has_time) {
                 throw lock_error(error_code::service_unavailable,
-                                 server.where() + " does not tell the time");
+                                 server.server_name() + " does not tell the time");
             }
             answer = server.clocks().value();
             // The second began between two answers: it cannot be known better than that.
@@ -48,18 +48,19 @@ class clock_question : public coroutine_operation {
             co_await ctx.sleep(pause_between_questions);
         }
     }
-    void fail(std::exception_ptr why) noexcept override { failure = std::move(why); }
+    void fail(std::exception_ptr error) noexcept override { failure = std::move(error); }
 };
 
 }  // namespace
 
-clock_skew measure_clock_skew(options store, milliseconds timeout) {
+clock_skew measure_clock_skew(options opts, milliseconds timeout) {
     const deferred_cancellation whole_call;
-    store = checked(std::move(store));
-    // Nobody has to log in to be told the time.
-    access how{.origin = find_origin(store), .whose = emulator_owner{}, .where = {}};
-    how.where = "Firestore at " + how.origin.authority();
-    const auto asking = std::make_shared<client>(std::move(how), std::move(store), nullptr);
+    opts = checked(std::move(opts));
+    // The time is told without credentials.
+    service_config config{
+        .origin = find_origin(opts), .credentials = emulator_owner{}, .server_name = {}};
+    config.server_name = "Firestore at " + config.origin.authority();
+    const auto asking = std::make_shared<client>(std::move(config), std::move(opts), nullptr);
     const auto question =
         std::make_shared<clock_question>(std::chrono::steady_clock::now() + timeout);
     asking->execute(question);

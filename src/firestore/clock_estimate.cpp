@@ -6,7 +6,7 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// How far clocks that nobody sets come apart in a millisecond: 50 parts in a million are much for
+/// How far clocks that are not set come apart in a millisecond: 50 parts in a million are much for
 /// the quartz of a computer. Where it is more, answers will contradict what is known.
 constexpr std::chrono::nanoseconds drift{50};
 
@@ -18,11 +18,11 @@ void clock_estimate::add(std::chrono::sys_seconds date, unix_time sent, unix_tim
                       .at_most = unix_time(date) + milliseconds{999} - sent};
     // A clock that was set back or forth makes an answer nonsense, if it happened meanwhile.
     if (received < sent || seen.at_most < seen.at_least) return;
-    const auto known = known_ && received >= as_of_ ? intersection(aged(received), seen) : seen;
+    const auto combined = bounds_ && received >= as_of_ ? intersection(aged(received), seen) : seen;
     // If the two ranges do not overlap, one of the clocks was set in between, or one of the answers
     // is wrong.
-    const bool agrees = known.at_least <= known.at_most;
-    known_ = agrees ? known : seen;
+    const bool agrees = combined.at_least <= combined.at_most;
+    bounds_ = agrees ? combined : seen;
     as_of_ = received;
     if (!agrees) proofs_ = 0;
     proofs_ = value()->proven() >= skew_to_warn_of ? proofs_ + 1 : 0;
@@ -30,7 +30,7 @@ void clock_estimate::add(std::chrono::sys_seconds date, unix_time sent, unix_tim
 
 clock_estimate::bounds clock_estimate::aged(unix_time now) const {
     const auto apart = (now - as_of_).count() * drift;
-    return {.at_least = known_->at_least - apart, .at_most = known_->at_most + apart};
+    return {.at_least = bounds_->at_least - apart, .at_most = bounds_->at_most + apart};
 }
 
 clock_estimate::bounds clock_estimate::intersection(const bounds& one, const bounds& other) {
@@ -39,18 +39,18 @@ clock_estimate::bounds clock_estimate::intersection(const bounds& one, const bou
 }
 
 std::optional<clock_skew> clock_estimate::value() const {
-    if (!known_) return std::nullopt;
-    return clock_skew{.at_least = std::chrono::floor<milliseconds>(known_->at_least),
-                      .at_most = std::chrono::ceil<milliseconds>(known_->at_most)};
+    if (!bounds_) return std::nullopt;
+    return clock_skew{.at_least = std::chrono::floor<milliseconds>(bounds_->at_least),
+                      .at_most = std::chrono::ceil<milliseconds>(bounds_->at_most)};
 }
 
 milliseconds clock_estimate::confirmed() const {
     return proofs_ >= 2 ? value()->proven() : milliseconds{0};
 }
 
-milliseconds pause_before_question(const clock_skew& known, unix_time now) {
+milliseconds pause_before_question(const clock_skew& skew, unix_time now) {
     constexpr milliseconds second = std::chrono::seconds{1};
-    const auto middle = known.at_least + (known.at_most - known.at_least) / 2;
+    const auto middle = skew.at_least + (skew.at_most - skew.at_least) / 2;
     const auto since_second = (now + middle).time_since_epoch() % second;
     return (second - since_second) % second;
 }

@@ -34,7 +34,7 @@ class clock_estimate {
     [[nodiscard]] bounds aged(unix_time now) const;
     [[nodiscard]] static bounds intersection(const bounds& one, const bounds& other);
 
-    std::optional<bounds> known_;
+    std::optional<bounds> bounds_;
     unix_time as_of_{};
     /// The number of consecutive answers, up to the latest, after each of which a difference large
     /// enough for a warning was proven.
@@ -44,6 +44,6 @@ class clock_estimate {
 /// How long to wait before the next question, so that its answer halves the bounds: until a second
 /// of the server's clock begins, if the difference is in the middle between them. Less than a
 /// second.
-[[nodiscard]] milliseconds pause_before_question(const clock_skew& known, unix_time now);
+[[nodiscard]] milliseconds pause_before_question(const clock_skew& skew, unix_time now);
 
 }  // namespace syncguard::firestore

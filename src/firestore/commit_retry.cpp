@@ -8,7 +8,7 @@ namespace syncguard::firestore {
 namespace {
 
 /// A connection that breaks again and again will not get better.
-constexpr unsigned most_lost = 3;
+constexpr unsigned max_lost = 3;
 
 /// Being too late is nothing special; once more may be chance.
 constexpr unsigned conflicts_of_contention = 3;
@@ -18,31 +18,33 @@ constexpr std::chrono::microseconds longest_pause{250'000};
 
 }  // namespace
 
-void attempts::failed(setback how, lock_error why, std::string versions) {
+void commit_retry::failed(commit_failure kind, lock_error error, std::string versions) {
     ++count_;
-    last_ = how;
+    last_ = kind;
     versions_ = std::move(versions);
-    if (how == setback::lost) ++lost_;
-    if (how == setback::lost || how == setback::failed) {
-        doubt_ = why;
+    if (kind == commit_failure::response_lost) ++lost_;
+    if (kind == commit_failure::response_lost || kind == commit_failure::server_failed) {
+        unknown_outcome_ = error;
     } else {
         ++conflicts_;
     }
     is_under_way_ = false;
-    why_ = std::move(why);
+    error_ = std::move(error);
 }
 
-bool attempts::are_contended() const noexcept {
+bool commit_retry::is_contended() const noexcept {
     return conflicts_ >= conflicts_of_contention;
 }
 
-void attempts::judge(const std::string& versions) const {
+void commit_retry::throw_if_hopeless(const std::string& versions) const {
     if (count_ == 0) return;
-    const bool is_refusal = last_ == setback::conflict && versions == versions_;
-    if (last_ == setback::failed || lost_ >= most_lost || is_refusal) throw lock_error(*why_);
+    const bool is_refusal = last_ == commit_failure::precondition && versions == versions_;
+    if (last_ == commit_failure::server_failed || lost_ >= max_lost || is_refusal) {
+        throw lock_error(*error_);
+    }
 }
 
-std::chrono::microseconds attempts::pause(double random) const noexcept {
+std::chrono::microseconds commit_retry::pause(double random) const noexcept {
     const auto longest = std::min(first_pause * (1U << std::min(count_, 10U)), longest_pause);
     return std::chrono::microseconds(
         static_cast<std::int64_t>(random * static_cast<double>(longest.count())));

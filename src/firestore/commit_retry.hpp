@@ -1,4 +1,4 @@
-/// When a write that did not come off is tried again. Pure.
+/// Decides whether a failed commit is tried again. Pure.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -9,16 +9,17 @@
 
 namespace syncguard::firestore {
 
-/// How a commit ended that was not acknowledged.
-enum class setback {
-    conflict,    ///< Something had changed. Nothing was written.
-    contention,  ///< Others were at it at the same time. Nothing was written.
-    lost,        ///< The answer did not come: it may have been written.
-    failed,      ///< The server failed: it may have been written.
+/// Why a commit was not acknowledged.
+enum class commit_failure {
+    precondition,   ///< Something had changed. Nothing was written.
+    contention,     ///< Others were at it at the same time. Nothing was written.
+    response_lost,  ///< The answer did not come: it may have been written.
+    server_failed,  ///< The server failed: it may have been written.
 };
 
-/// What one call has behind it. After each setback it reads again, and asks here whether to go on.
-class attempts {
+/// The failed commits of one call. After each of them it reads again and asks here whether to go
+/// on.
+class commit_retry {
   public:
     /// A commit is about to be sent. Until more is known of it, it may have been written.
     void begin() noexcept { is_under_way_ = true; }
@@ -27,20 +28,24 @@ class attempts {
     void had_no_effect() noexcept { is_under_way_ = false; }
 
     /// `versions` are those that the commit demanded.
-    void failed(setback how, lock_error why, std::string versions);
+    void failed(commit_failure kind, lock_error error, std::string versions);
 
     /// Having read again and found the write undone, with these versions: throws the reason of the
-    /// last setback if trying again makes no sense.
-    void judge(const std::string& versions) const;
+    /// last failure if trying again makes no sense.
+    void throw_if_hopeless(const std::string& versions) const;
 
     /// Whether a write may have taken effect, or may yet. Why the last one is unknown.
-    [[nodiscard]] const std::optional<lock_error>& doubt() const noexcept { return doubt_; }
+    [[nodiscard]] const std::optional<lock_error>& unknown_outcome() const noexcept {
+        return unknown_outcome_;
+    }
 
-    /// The same, be it that nobody came to know how the last one ended.
-    [[nodiscard]] bool is_in_doubt() const noexcept { return is_under_way_ || doubt_; }
+    /// The same, or the last commit is still under way.
+    [[nodiscard]] bool is_outcome_unknown() const noexcept {
+        return is_under_way_ || unknown_outcome_;
+    }
 
     /// Whether others were faster so often that it is them who keep it from being done.
-    [[nodiscard]] bool are_contended() const noexcept;
+    [[nodiscard]] bool is_contended() const noexcept;
 
     [[nodiscard]] bool is_first() const noexcept { return count_ == 0; }
 
@@ -52,10 +57,10 @@ class attempts {
     unsigned lost_ = 0;
     unsigned conflicts_ = 0;
     bool is_under_way_ = false;
-    setback last_{};
-    std::optional<lock_error> why_;
+    commit_failure last_{};
+    std::optional<lock_error> error_;
     std::string versions_;
-    std::optional<lock_error> doubt_;
+    std::optional<lock_error> unknown_outcome_;
 };
 
 }  // namespace syncguard::firestore

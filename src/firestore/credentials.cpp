@@ -26,8 +26,8 @@ constexpr std::string_view metadata_path =
 /// Google's live for an hour. Longer ones are renewed before their end, which does no harm.
 constexpr std::chrono::seconds longest_lifetime = std::chrono::hours(24);
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
 std::string variable(const char* name) {
@@ -57,9 +57,9 @@ credentials read_file(const std::filesystem::path& path) {
 }
 
 /// The text of a member; `missing` is taken if there is none.
-std::string member(const json::object& of, const char* name, const std::string& file,
+std::string member(const json::object& object, const char* name, const std::string& file,
                    std::optional<std::string_view> missing = {}) {
-    const auto* const found = of.if_contains(name);
+    const auto* const found = object.if_contains(name);
     if (found != nullptr && found->is_string() && !found->get_string().empty()) {
         return {found->get_string().data(), found->get_string().size()};
     }
@@ -69,8 +69,8 @@ std::string member(const json::object& of, const char* name, const std::string& 
     return std::string(*missing);
 }
 
-std::string checked_token_uri(const json::object& of, const std::string& file) {
-    std::string uri = member(of, "token_uri", file, google_token_uri);
+std::string checked_token_uri(const json::object& object, const std::string& file) {
+    std::string uri = member(object, "token_uri", file, google_token_uri);
     const auto parsed = net::parse_http_url(uri);
     if (!parsed || (!parsed->origin.tls && !parsed->origin.is_loopback())) {
         refuse("the token_uri in the credentials file '" + file +
@@ -108,22 +108,22 @@ net::http_request form(const std::string& token_uri, std::string body) {
 struct requester {
     std::chrono::sys_seconds now;
 
-    net::http_request operator()(const emulator_owner& /*who*/) const { return {}; }
-    net::http_request operator()(const service_account& who) const {
-        return form(who.token_uri,
+    net::http_request operator()(const emulator_owner& /*account*/) const { return {}; }
+    net::http_request operator()(const service_account& account) const {
+        return form(account.token_uri,
                     "grant_type=" + form_encoded("urn:ietf:params:oauth:grant-type:jwt-bearer") +
-                        "&assertion=" + form_encoded(signed_assertion(who, now)));
+                        "&assertion=" + form_encoded(signed_assertion(account, now)));
     }
-    net::http_request operator()(const authorised_user& who) const {
-        return form(who.token_uri,
-                    "grant_type=refresh_token&client_id=" + form_encoded(who.client_id) +
-                        "&client_secret=" + form_encoded(who.client_secret) +
-                        "&refresh_token=" + form_encoded(who.refresh_token));
+    net::http_request operator()(const authorised_user& account) const {
+        return form(account.token_uri,
+                    "grant_type=refresh_token&client_id=" + form_encoded(account.client_id) +
+                        "&client_secret=" + form_encoded(account.client_secret) +
+                        "&refresh_token=" + form_encoded(account.refresh_token));
     }
-    net::http_request operator()(const metadata_server& who) const {
+    net::http_request operator()(const metadata_server& account) const {
         net::http_request request;
         request.method = net::http_request::verb::get;
-        request.target = net::parse_http_url(who.token_uri).value().target;
+        request.target = net::parse_http_url(account.token_uri).value().target;
         request.headers = {{"Metadata-Flavor", "Google"}};
         request.repeatable = true;
         return request;
@@ -144,9 +144,9 @@ std::string oauth_word(std::string_view body) {
     return is_word ? text : std::string();
 }
 
-[[noreturn]] void refuse_status(const net::http_response& answer, const std::string& where) {
+[[noreturn]] void refuse_status(const net::http_response& answer, const std::string& server_name) {
     const std::string word = oauth_word(answer.body);
-    const std::string said = where + " answered " + std::to_string(answer.status) +
+    const std::string said = server_name + " answered " + std::to_string(answer.status) +
                              (word.empty() ? "" : " " + word) + " instead of an access token";
     if (answer.status == 429) throw lock_error(error_code::rate_limited, said);
     if (answer.status >= 500) throw lock_error(error_code::service_unavailable, said);
@@ -156,8 +156,8 @@ std::string oauth_word(std::string_view body) {
 
 }  // namespace
 
-credentials find_credentials(const options& store) {
-    if (!store.credentials_file.empty()) return read_file(store.credentials_file);
+credentials find_credentials(const options& opts) {
+    if (!opts.credentials_file.empty()) return read_file(opts.credentials_file);
     if (const auto named = variable("GOOGLE_APPLICATION_CREDENTIALS"); !named.empty()) {
         return read_file(named);
     }
@@ -197,22 +197,22 @@ credentials parse_credentials(std::string_view text, const std::string& name) {
            "' is of another kind than service_account and authorized_user");
 }
 
-net::http_location token_location(const credentials& whose) {
+net::http_location token_location(const credentials& creds) {
     const auto uri = std::visit(
-        [](const auto& who) -> std::string {
-            if constexpr (requires { who.token_uri; }) return who.token_uri;
+        [](const auto& account) -> std::string {
+            if constexpr (requires { account.token_uri; }) return account.token_uri;
             return std::string(google_token_uri);
         },
-        whose);
+        creds);
     return net::parse_http_url(uri).value();
 }
 
-net::http_request token_request(const credentials& whose, std::chrono::sys_seconds now) {
-    return std::visit(requester{now}, whose);
+net::http_request token_request(const credentials& creds, std::chrono::sys_seconds now) {
+    return std::visit(requester{now}, creds);
 }
 
-access_token decode_token(const net::http_response& answer, const std::string& where) {
-    if (answer.status != 200) refuse_status(answer, where);
+access_token decode_token(const net::http_response& answer, const std::string& server_name) {
+    if (answer.status != 200) refuse_status(answer, server_name);
     json::error_code problem;
     const auto parsed =
         json::parse(json::string_view(answer.body.data(), answer.body.size()), problem);
@@ -227,7 +227,7 @@ access_token decode_token(const net::http_response& answer, const std::string& w
                 .lifetime = std::min(std::chrono::seconds(lifetime), longest_lifetime)};
     } catch (const std::exception&) {
         throw lock_error(error_code::internal,
-                         where + " gave an answer that is not an access token");
+                         server_name + " gave an answer that is not an access token");
     }
 }
 

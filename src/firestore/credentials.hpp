@@ -33,7 +33,7 @@ struct authorised_user {
     std::string token_uri;
 };
 
-/// Whoever this machine of Google's is.
+/// The service account of the Google machine that this runs on.
 struct metadata_server {
     std::string token_uri;
 };
@@ -42,15 +42,15 @@ using credentials = std::variant<emulator_owner, service_account, authorised_use
 
 /// Looks in the order that `options::credentials_file` tells. Throws `lock_error`
 /// (invalid_argument) that names the file if one is there and cannot be used.
-[[nodiscard]] credentials find_credentials(const options& store);
+[[nodiscard]] credentials find_credentials(const options& opts);
 
 /// Reads a file's text; `name` is for messages. Throws `lock_error` (invalid_argument).
 [[nodiscard]] credentials parse_credentials(std::string_view text, const std::string& name);
 
 /// Where tokens come from, and how they are asked for at that time. An emulator wants none; for its
 /// owner, these are Google's own place and an empty request.
-[[nodiscard]] net::http_location token_location(const credentials& whose);
-[[nodiscard]] net::http_request token_request(const credentials& whose,
+[[nodiscard]] net::http_location token_location(const credentials& creds);
+[[nodiscard]] net::http_request token_request(const credentials& creds,
                                               std::chrono::sys_seconds now);
 
 struct access_token {
@@ -60,6 +60,7 @@ struct access_token {
 
 /// Reads the answer. Throws `lock_error`: auth_failed if the credentials are not accepted, or as
 /// the status says.
-[[nodiscard]] access_token decode_token(const net::http_response& answer, const std::string& where);
+[[nodiscard]] access_token decode_token(const net::http_response& answer,
+                                        const std::string& server_name);
 
 }  // namespace syncguard::firestore

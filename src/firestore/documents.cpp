@@ -17,11 +17,11 @@ namespace json = boost::json;
 namespace {
 
 /// More than one is too many already; a few more make a better warning.
-constexpr int most_hits_of_a_search = 10;
+constexpr int max_search_results = 10;
 
-[[noreturn]] void refuse_document(const char* what) {
+[[noreturn]] void refuse_document(const char* kind) {
     throw lock_error(error_code::invalid_argument,
-                     std::string("a Firestore document under the name of a ") + what +
+                     std::string("a Firestore document under the name of a ") + kind +
                          " lacks something, or was not written by SyncGuard; it was left alone");
 }
 
@@ -202,7 +202,7 @@ std::string encode_search(std::string_view collection, const lock_id& id) {
         {"from", json::array{json::object{
                      {"collectionId", json::string_view(collection.data(), collection.size())}}}},
         {"where", {{"fieldFilter", std::move(filter)}}},
-        {"limit", most_hits_of_a_search}};
+        {"limit", max_search_results}};
     return json::serialize(json::object{{"structuredQuery", std::move(query)}});
 }
 
@@ -256,7 +256,7 @@ stored_pair decode_read(std::string_view body, const document_names::pair& names
                         bool with_counter) {
     const json::value answer = parse(body);
     stored_pair read;
-    auto untold = names_to_read(names, with_counter);
+    auto unanswered = names_to_read(names, with_counter);
     for (const auto& each : entries_of(answer)) {
         const auto& entry = checked_entry(each);
         const auto* const found = entry.if_contains("found");
@@ -267,38 +267,38 @@ stored_pair decode_read(std::string_view body, const document_names::pair& names
         // An entry may tell nothing but the time.
         if (name == nullptr && document == nullptr) continue;
         if (name == nullptr || !name->is_string()) refuse_answer();
-        const std::string told = string_of(*name);
-        if (std::erase(untold, told) == 0) refuse_answer();
+        const std::string document_name = string_of(*name);
+        if (std::erase(unanswered, document_name) == 0) refuse_answer();
         if (document == nullptr) continue;
-        if (told == names.lock) {
+        if (document_name == names.lock) {
             read.lock = read_lock(*document);
-        } else if (told == names.counter) {
+        } else if (document_name == names.counter) {
             read.counter = read_counter(*document);
-        } else if (told == names.former_lock) {
+        } else if (document_name == names.former_lock) {
             read.former_lock = read_lock(*document);
         } else {
             read.former_counter = read_counter(*document);
         }
     }
     // What is not there is said to be missing. Silence is no answer.
-    if (!untold.empty()) refuse_answer();
+    if (!unanswered.empty()) refuse_answer();
     return read;
 }
 
 std::vector<stored_lock> decode_search(std::string_view body) {
     const json::value answer = parse(body);
-    bool is_told = false;
+    bool has_answer = false;
     std::vector<stored_lock> found;
     for (const auto& each : entries_of(answer)) {
         const auto& entry = checked_entry(each);
         const auto* const document = entry.if_contains("document");
         // Where nothing is found, the time is told at which that was so.
-        is_told = is_told || document != nullptr || entry.contains("readTime");
+        has_answer = has_answer || document != nullptr || entry.contains("readTime");
         if (document == nullptr) continue;
         if (!document->is_object()) refuse_answer();
         found.push_back(read_lock(document->get_object()));
     }
-    if (!is_told) refuse_answer();
+    if (!has_answer) refuse_answer();
     return found;
 }
 

@@ -14,17 +14,18 @@ namespace {
 /// What is in the environment and in files is read once, also for clients that follow.
 std::function<std::shared_ptr<client>()> maker_of_clients(options given,
                                                           warning_handler on_warning) {
-    auto store = checked(std::move(given));
-    auto how = find_access(store);
-    return [how = std::move(how), store = std::move(store), on_warning = std::move(on_warning)] {
-        return std::make_shared<client>(how, store, on_warning);
-    };
+    auto opts = checked(std::move(given));
+    auto config = find_service_config(opts);
+    return
+        [config = std::move(config), opts = std::move(opts), on_warning = std::move(on_warning)] {
+            return std::make_shared<client>(config, opts, on_warning);
+        };
 }
 
 }  // namespace
 
-firestore_engine::firestore_engine(options store, warning_handler on_warning)
-    : client_engine(maker_of_clients(std::move(store), std::move(on_warning))) {
+firestore_engine::firestore_engine(options opts, warning_handler on_warning)
+    : client_engine(maker_of_clients(std::move(opts), std::move(on_warning))) {
     client()->prepare();
 }
 
@@ -33,14 +34,14 @@ backend_capabilities firestore_engine::capabilities() const noexcept {
             firestore::capabilities::time_authority};
 }
 
-std::shared_ptr<lock_operation> firestore_engine::make_operation(const request& what,
+std::shared_ptr<lock_operation> firestore_engine::make_operation(const request& req,
                                                                  const call_limits& limits,
-                                                                 completion done) {
-    return std::make_shared<lock_operation>(what, limits, client(), std::move(done));
+                                                                 completion handler) {
+    return std::make_shared<lock_operation>(req, limits, client(), std::move(handler));
 }
 
-backend::backend(options store, backend_options common)
-    : basic_backend(std::make_shared<firestore_engine>(std::move(store), common.on_warning),
+backend::backend(options opts, backend_options common)
+    : basic_backend(std::make_shared<firestore_engine>(std::move(opts), common.on_warning),
                     common) {}
 
 }  // namespace syncguard::firestore

@@ -19,8 +19,8 @@ namespace syncguard::firestore {
 class lock_operation : public coroutine_operation {
   public:
     /// `handler` is empty for a blocking caller, who then calls `result`.
-    lock_operation(const request& what, const call_limits& limits,
-                   const std::shared_ptr<client>& by, completion done);
+    lock_operation(const request& req, const call_limits& limits,
+                   const std::shared_ptr<client>& owner, completion handler);
 
     /// Lets a stop request cancel it, until it has ended.
     void watch_for_stop(const std::stop_token& stop);
@@ -34,21 +34,21 @@ class lock_operation : public coroutine_operation {
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
                                                    net::call_context& ctx) override;
-    void fail(std::exception_ptr why) noexcept override;
+    void fail(std::exception_ptr error) noexcept override;
     void deliver() noexcept override;
-    [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(what_); }
+    [[nodiscard]] bool has_priority() const noexcept override { return net::has_priority(req_); }
 
-    [[nodiscard]] boost::asio::awaitable<void> perform(lock_store& store, net::call_context& ctx);
-    void undo() noexcept;
-    void clean_up() noexcept;
+    [[nodiscard]] boost::asio::awaitable<void> execute(lock_store& store, net::call_context& ctx);
+    void undo_in_background() noexcept;
+    void clean_up_in_background() noexcept;
 
     /// Of the request, whose own view may end with the call, before this does.
     const std::string key_;
-    const request what_;
+    const request req_;
     const std::weak_ptr<client> client_;
     net::result_promise promise_;
-    attempts so_far_;
-    std::optional<stored_lock> remains_;
+    commit_retry retry_;
+    std::optional<stored_lock> expired_lock_;
 };
 
 }  // namespace syncguard::firestore

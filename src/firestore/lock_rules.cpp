@@ -53,12 +53,12 @@ milliseconds time_until_free(const lock_record& lock, unix_time now) {
     return std::max(lock.expires_at + time_tolerance - now, milliseconds{0});
 }
 
-std::optional<lock_record> grant_on(const stored_pair& read, const acquire_request& what,
+std::optional<lock_record> grant_on(const stored_pair& read, const acquire_request& req,
                                     unix_time now) {
     if (blocking_lock(read, now) != nullptr) return std::nullopt;
-    return lock_record{.key = std::string(what.key),
-                       .id = what.id,
-                       .expires_at = now + what.ttl,
+    return lock_record{.key = std::string(req.key),
+                       .id = req.id,
+                       .expires_at = now + req.ttl,
                        .acquired_at = now,
                        .fence = next_fence(read)};
 }

@@ -31,7 +31,7 @@ namespace syncguard::firestore {
 /// The lock to write for an acquisition; nothing if the key is locked. Throws `lock_error`
 /// (internal) if the fence counter is at its end.
 [[nodiscard]] std::optional<lock_record> grant_on(const stored_pair& read,
-                                                  const acquire_request& what, unix_time now);
+                                                  const acquire_request& req, unix_time now);
 
 /// Which of the locks with one id a release or an extension is about.
 struct owned_lock {

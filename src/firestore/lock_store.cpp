@@ -13,10 +13,10 @@ namespace syncguard::firestore {
 namespace {
 
 /// Two answers are enough if they agree; if they do not, a third one may be needed.
-constexpr int most_questions = 3;
+constexpr int max_questions = 3;
 
 /// Each halves the doubt, which is a second and the time of a round trip at first.
-constexpr int most_comparisons = 4;
+constexpr int max_comparisons = 4;
 
 /// What a commit of an acquisition depends on, to see whether it has changed.
 std::string versions_of(const stored_pair& read) {
@@ -35,7 +35,7 @@ struct removal {
     }
     [[nodiscard]] static bool is_done_to(const lock_record& /*lock*/) { return false; }
     /// What it means that the lock is gone behind a commit whose fate is unknown; nothing if that
-    /// is unknown, too. Nobody else may remove a lock while it is live.
+    /// is unknown, too. Other clients may not remove a lock while it is live.
     [[nodiscard]] std::optional<outcome> if_gone(unix_time now, failure_reason /*reason*/) const {
         if (is_live(ends_at, now)) return outcome::done();
         return std::nullopt;
@@ -72,71 +72,72 @@ struct extension {
 
 }  // namespace
 
-lock_store::lock_store(service& server, const options& store, const warning_handler& on_warning)
+lock_store::lock_store(service& server, const options& opts, const warning_handler& on_warning)
     : server_(server),
-      clock_(store.clock),
-      names_(store),
-      cleanup_(store.cleanup_in_is_locked),
-      on_clock_skew_(store.on_clock_skew),
+      clock_(opts.clock),
+      names_(opts),
+      cleanup_(opts.cleanup_in_is_locked),
+      on_clock_skew_(opts.on_clock_skew),
       on_warning_(on_warning),
       random_(std::random_device{}()) {}
 
-lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& what,
-                                                   net::call_context& ctx, attempts& so_far) {
-    const auto names = names_.of(what.key);
+lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& req,
+                                                   net::call_context& ctx, commit_retry& retry) {
+    const auto names = names_.of(req.key);
     while (true) {
         const auto began = lease_clock::now();
         const unix_time now = clock_();
-        const auto found = co_await recall_or_read(names, what.key, so_far, ctx);
-        if (found.lock && found.lock->record.id == what.id) {
+        const auto found = co_await read_or_use_cache(names, req.key, retry, ctx);
+        if (found.lock && found.lock->record.id == req.id) {
             // An earlier commit got through, though its answer did not.
             const auto& record = found.lock->record;
-            known_lock known{names.lock, found.lock->version, record.expires_at, found.counter};
-            held_.remember(what.id, std::move(known));
+            known_lock cached{names.lock, found.lock->version, record.expires_at, found.counter};
+            known_locks_.remember(req.id, std::move(cached));
             co_return outcome::granted(record.expires_at, record.fence);
         }
-        const auto granted = grant_on(found, what, now);
+        const auto granted = grant_on(found, req, now);
         if (!granted) co_return outcome::locked(time_until_free(*blocking_lock(found, now), now));
         // The wait has used up time of the lock.
         const bool waited = co_await compare_clocks(ctx);
         if (waited) continue;
         std::string versions = versions_of(found);
-        so_far.judge(versions);
-        co_await refuse_with_wrong_clock(ctx);
+        retry.throw_if_hopeless(versions);
+        co_await check_clock_skew(ctx);
         auto grant = encode_grant(names, found, *granted);
-        const auto written = co_await commit(std::move(grant), std::move(versions), so_far, ctx);
+        const auto written = co_await commit(std::move(grant), std::move(versions), retry, ctx);
         if (!written.empty()) {
             // The answer may be the first that shows the difference: the grant is undone then.
-            co_await refuse_with_wrong_clock(ctx);
-            known_lock known{names.lock, written.front(), granted->expires_at, std::nullopt};
-            known.counter = stored_counter{counter_of(granted->fence), written.at(1)};
-            held_.remember(what.id, std::move(known));
+            co_await check_clock_skew(ctx);
+            known_lock cached{names.lock, written.front(), granted->expires_at, std::nullopt};
+            cached.counter = stored_counter{counter_of(granted->fence), written.at(1)};
+            known_locks_.remember(req.id, std::move(cached));
             auto answer = outcome::granted(granted->expires_at, granted->fence);
-            answer.attempt_began = began;
+            answer.attempt_started_at = began;
             co_return answer;
         }
-        co_await ctx.sleep(so_far.pause(random()));
+        co_await ctx.sleep(retry.pause(random()));
     }
 }
 
-lock_store::awaitable<outcome> lock_store::release(const release_request& what,
-                                                   net::call_context& ctx, attempts& so_far) {
-    return change_owned(removal{what.id}, what.key, ctx, so_far);
+lock_store::awaitable<outcome> lock_store::release(const release_request& req,
+                                                   net::call_context& ctx, commit_retry& retry) {
+    return update_owned(removal{req.id}, req.key, ctx, retry);
 }
 
-lock_store::awaitable<outcome> lock_store::extend(const extend_request& what,
-                                                  net::call_context& ctx, attempts& so_far) {
-    return change_owned(extension{what.id, what.ttl}, what.key, ctx, so_far);
+lock_store::awaitable<outcome> lock_store::extend(const extend_request& req, net::call_context& ctx,
+                                                  commit_retry& retry) {
+    return update_owned(extension{req.id, req.ttl}, req.key, ctx, retry);
 }
 
 /// Finds the lock with an id, verifies that it is live, and changes exactly what was found.
 template <class Change>
-lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::string_view key,
-                                                        net::call_context& ctx, attempts& so_far) {
+lock_store::awaitable<outcome> lock_store::update_owned(Change change, std::string_view key,
+                                                        net::call_context& ctx,
+                                                        commit_retry& retry) {
     while (true) {
         unix_time now = clock_();
-        auto known = so_far.is_first() ? held_.find(change.id) : std::nullopt;
-        if (!known || !is_live(known->expires_at, now)) {
+        auto cached = retry.is_first() ? known_locks_.find(change.id) : std::nullopt;
+        if (!cached || !is_live(cached->expires_at, now)) {
             const auto found = co_await find(change.id, key, ctx);
             // An extension that was sent after the read began may have been executed before it. The
             // lease then counts the TTL of this extension from the time when that one was sent, so
@@ -148,86 +149,86 @@ lock_store::awaitable<outcome> lock_store::change_owned(Change change, std::stri
                                  "several live locks have this id; none was touched");
             }
             if (chosen.lock == nullptr) {
-                held_.forget(change.id);
-                if (!so_far.doubt()) co_return outcome::failed(chosen.reason);
+                known_locks_.forget(change.id);
+                if (!retry.unknown_outcome()) co_return outcome::failed(chosen.reason);
                 if (auto known_end = change.if_gone(now, chosen.reason)) co_return *known_end;
-                throw lock_error(*so_far.doubt());
+                throw lock_error(*retry.unknown_outcome());
             }
-            known = {chosen.lock->name, chosen.lock->version, chosen.lock->record.expires_at,
-                     std::nullopt};
-            if (so_far.doubt() && change.is_done_to(chosen.lock->record)) {
-                held_.remember(change.id, *known);
+            cached = {chosen.lock->name, chosen.lock->version, chosen.lock->record.expires_at,
+                      std::nullopt};
+            if (retry.unknown_outcome() && change.is_done_to(chosen.lock->record)) {
+                known_locks_.remember(change.id, *cached);
                 co_return change.success();
             }
-            so_far.judge(known->version);
+            retry.throw_if_hopeless(cached->version);
         }
-        if (change.lives_on_until()) co_await refuse_with_wrong_clock(ctx);
-        auto update = change.encode(*known, now);
-        std::string versions = known->version;
-        const auto written = co_await commit(std::move(update), std::move(versions), so_far, ctx);
-        held_.forget(change.id);
+        if (change.lives_on_until()) co_await check_clock_skew(ctx);
+        auto update = change.encode(*cached, now);
+        std::string versions = cached->version;
+        const auto written = co_await commit(std::move(update), std::move(versions), retry, ctx);
+        known_locks_.forget(change.id);
         if (!written.empty()) {
             if (const auto until = change.lives_on_until()) {
                 const bool refused = co_await refuses_clock(ctx);
                 if (refused) {
                     // The answer was the first that showed the difference. Other clients judge the
                     // end that was written by other clocks: the holder must not rely on it.
-                    co_await remove(known->name, written.front(), ctx);
+                    co_await remove(cached->name, written.front(), ctx);
                     co_return outcome::failed(failure_reason::expired);
                 }
-                known->version = written.front();
-                known->expires_at = *until;
-                held_.remember(change.id, *known);
-            } else if (known->counter) {
-                freed_.remember(known->name, *known->counter);
+                cached->version = written.front();
+                cached->expires_at = *until;
+                known_locks_.remember(change.id, *cached);
+            } else if (cached->counter) {
+                known_counters_.remember(cached->name, *cached->counter);
             }
             co_return change.success();
         }
-        co_await ctx.sleep(so_far.pause(random()));
+        co_await ctx.sleep(retry.pause(random()));
     }
 }
 
-lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& what,
+lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& req,
                                                      net::call_context& ctx,
-                                                     std::optional<stored_lock>& remains) {
-    const auto names = names_.of(what.key);
+                                                     std::optional<stored_lock>& expired_lock) {
+    const auto names = names_.of(req.key);
     const unix_time now = clock_();
-    auto found = co_await read(names, what.key, false, ctx);
+    auto found = co_await read(names, req.key, false, ctx);
     const bool locked = blocking_lock(found, now) != nullptr;
     // A wrong clock would remove live locks.
     if (cleanup_ && !suspects_clock() && found.lock && may_be_cleaned_up(found.lock->record, now) &&
         may_begin_cleanup(names.lock)) {
-        remains = std::move(found.lock);
+        expired_lock = std::move(found.lock);
     }
-    co_return outcome::yes_or_no(locked);
+    co_return outcome::boolean(locked);
 }
 
-lock_store::awaitable<outcome> lock_store::lookup(const key_lookup_request& what,
+lock_store::awaitable<outcome> lock_store::lookup(const key_lookup_request& req,
                                                   net::call_context& ctx) {
-    const auto names = names_.of(what.key);
+    const auto names = names_.of(req.key);
     const unix_time now = clock_();
-    auto found = co_await read(names, what.key, false, ctx);
+    auto found = co_await read(names, req.key, false, ctx);
     for (auto* const each : {&found.lock, &found.former_lock}) {
         if (!*each || !is_live((*each)->record.expires_at, now)) continue;
-        if (!is_lock_of((*each)->record, what.key)) continue;
+        if (!is_lock_of((*each)->record, req.key)) continue;
         co_return outcome::found(std::move((*each)->record));
     }
     co_return outcome::nothing_found();
 }
 
-lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& what,
+lock_store::awaitable<outcome> lock_store::lookup(const id_lookup_request& req,
                                                   net::call_context& ctx) {
     const unix_time now = clock_();
-    const auto found = co_await search(what.id, ctx);
-    const auto chosen = choose_owned(found, what.id, now);
+    const auto found = co_await search(req.id, ctx);
+    const auto chosen = choose_owned(found, req.id, now);
     co_return chosen.lock == nullptr ? outcome::nothing_found()
                                      : outcome::found(chosen.lock->record);
 }
 
-lock_store::awaitable<void> lock_store::clean_up(const stored_lock& remains,
+lock_store::awaitable<void> lock_store::clean_up(const stored_lock& expired_lock,
                                                  net::call_context& ctx) {
     if (suspects_clock()) co_return;
-    co_await remove(remains.name, remains.version, ctx);
+    co_await remove(expired_lock.name, expired_lock.version, ctx);
 }
 
 /// At most one removal of a key's lock in `longest_cleanup`, since many callers may ask at the same
@@ -242,7 +243,7 @@ bool lock_store::may_begin_cleanup(const std::string& name) {
 /// One attempt: a lock that stays ends with its TTL.
 lock_store::awaitable<void> lock_store::remove(const std::string& name, const version& current,
                                                net::call_context& ctx) {
-    attempts only_one;
+    commit_retry only_one;
     auto removal = encode_removal(name, current);
     std::string versions = current;
     try {
@@ -254,29 +255,30 @@ lock_store::awaitable<void> lock_store::remove(const std::string& name, const ve
 lock_store::awaitable<void> lock_store::undo(const lock_id& id, std::string_view key,
                                              net::call_context& ctx) {
     const auto names = names_.of(key);
-    held_.forget(id);
-    attempts so_far;
+    known_locks_.forget(id);
+    commit_retry retry;
     while (true) {
         const auto found = co_await read(names, key, true, ctx);
         const bool is_granted = found.lock && found.lock->record.id == id;
         auto update = is_granted ? encode_removal(found.lock->name, found.lock->version)
                                  : encode_counter(names, found.counter, key, next_fence(found));
         std::string versions = versions_of(found);
-        const auto written = co_await commit(std::move(update), std::move(versions), so_far, ctx);
+        const auto written = co_await commit(std::move(update), std::move(versions), retry, ctx);
         if (!written.empty()) co_return;
-        co_await ctx.sleep(so_far.pause(random()));
+        co_await ctx.sleep(retry.pause(random()));
     }
 }
 
 // Requests.
 
-lock_store::awaitable<std::string> lock_store::answer_to(std::string_view method, std::string body,
-                                                         net::call_context& ctx) {
+lock_store::awaitable<std::string> lock_store::call_or_throw(std::string_view method,
+                                                             std::string body,
+                                                             net::call_context& ctx) {
     auto answer = co_await server_.call(method, std::move(body), true, ctx);
-    mind_the_clock();
+    warn_on_clock_skew();
     constexpr unsigned ok = 200;
     if (answer.status != ok) {
-        throw to_lock_error(answer.status, decode_error_status(answer.body), server_.where());
+        throw to_lock_error(answer.status, decode_error_status(answer.body), server_.server_name());
     }
     co_return std::move(answer.body);
 }
@@ -285,7 +287,7 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
                                                     std::string_view key, bool with_counter,
                                                     net::call_context& ctx) {
     std::string body = encode_read(names, with_counter);
-    const auto answer = co_await answer_to("batchGet", std::move(body), ctx);
+    const auto answer = co_await call_or_throw("batchGet", std::move(body), ctx);
     auto found = decode_read(answer, names, with_counter);
     // The document of another key, whose name is the hash of this one.
     if (found.former_lock && !is_lock_of(found.former_lock->record, key)) found.former_lock.reset();
@@ -293,12 +295,12 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
 }
 
 /// What is stored under a key. At first, a key that was released here is taken for free.
-lock_store::awaitable<stored_pair> lock_store::recall_or_read(const document_names::pair& names,
-                                                              std::string_view key,
-                                                              const attempts& so_far,
-                                                              net::call_context& ctx) {
-    auto freed = so_far.is_first() ? freed_.find(names.lock) : std::nullopt;
-    freed_.forget(names.lock);
+lock_store::awaitable<stored_pair> lock_store::read_or_use_cache(const document_names::pair& names,
+                                                                 std::string_view key,
+                                                                 const commit_retry& retry,
+                                                                 net::call_context& ctx) {
+    auto freed = retry.is_first() ? known_counters_.find(names.lock) : std::nullopt;
+    known_counters_.forget(names.lock);
     if (freed) {
         stored_pair recalled;
         recalled.counter = std::move(freed);
@@ -323,51 +325,53 @@ lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& 
 lock_store::awaitable<std::vector<stored_lock>> lock_store::search(const lock_id& id,
                                                                    net::call_context& ctx) {
     std::string body = encode_search(names_.locks_collection(), id);
-    const auto answer = co_await answer_to("runQuery", std::move(body), ctx);
+    const auto answer = co_await call_or_throw("runQuery", std::move(body), ctx);
     auto found = decode_search(answer);
     if (found.size() > 1) warn_of_duplicates(found);
     co_return found;
 }
 
-lock_store::awaitable<std::vector<version>> lock_store::commit(commit_request what,
+lock_store::awaitable<std::vector<version>> lock_store::commit(commit_request batch,
                                                                std::string versions,
-                                                               attempts& so_far,
+                                                               commit_retry& retry,
                                                                net::call_context& ctx) {
     net::http_response answer;
     std::optional<lock_error> lost;
-    so_far.begin();
+    retry.begin();
     try {
-        answer = co_await server_.call("commit", std::move(what.body), false, ctx);
-    } catch (const net::response_lost& why) {
-        lost = why;
+        answer = co_await server_.call("commit", std::move(batch.body), false, ctx);
+    } catch (const net::response_lost& error) {
+        lost = error;
     } catch (const lock_error&) {
-        so_far.had_no_effect();
+        retry.had_no_effect();
         throw;
     }
     if (lost) {
-        so_far.failed(setback::lost, *std::move(lost), std::move(versions));
+        retry.failed(commit_failure::response_lost, *std::move(lost), std::move(versions));
         co_return std::vector<version>();
     }
-    mind_the_clock();
+    warn_on_clock_skew();
     constexpr unsigned ok = 200;
     if (answer.status == ok) {
         try {
-            co_return decode_commit(answer.body, what.writes);
-        } catch (const lock_error& why) {
-            lost = why;
+            co_return decode_commit(answer.body, batch.writes);
+        } catch (const lock_error& error) {
+            lost = error;
         }
-        so_far.failed(setback::failed, *std::move(lost), std::move(versions));
+        retry.failed(commit_failure::server_failed, *std::move(lost), std::move(versions));
         co_return std::vector<version>();
     }
     const auto status = decode_error_status(answer.body);
-    auto why = to_lock_error(answer.status, status, server_.where());
+    auto error = to_lock_error(answer.status, status, server_.server_name());
     const bool refused = is_refusal(answer.status, status);
     if (refused && !is_conflict(status)) {
-        so_far.had_no_effect();
-        throw lock_error(why);
+        retry.had_no_effect();
+        throw lock_error(error);
     }
-    const auto conflict = status == "ABORTED" ? setback::contention : setback::conflict;
-    so_far.failed(refused ? conflict : setback::failed, std::move(why), std::move(versions));
+    const auto conflict =
+        status == "ABORTED" ? commit_failure::contention : commit_failure::precondition;
+    retry.failed(refused ? conflict : commit_failure::server_failed, std::move(error),
+                 std::move(versions));
     co_return std::vector<version>();
 }
 
@@ -378,23 +382,23 @@ void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found) const
     std::string keys;
     for (const auto& each : found)
         keys += (keys.empty() ? "" : ", ") + hash_key(each.record.key);
-    warn_later(on_warning_, "several locks in " + server_.where() +
+    warn_later(on_warning_, "several locks in " + server_.server_name() +
                                 " have the same id: those of the keys with hashes " + keys +
                                 ". Something else than SyncGuard writes to the collection");
 }
 
-void lock_store::mind_the_clock() {
+void lock_store::warn_on_clock_skew() {
     if (!server_.clocks().value() && !server_.is_emulator() && !has_warned_of_no_time_) {
         has_warned_of_no_time_ = true;
         warn_later(on_warning_,
-                   "the answers of " + server_.where() +
+                   "the answers of " + server_.server_name() +
                        " do not tell the time: whether this host's clock is right cannot be "
                        "checked");
     }
     const auto skew = server_.clocks().confirmed();
     const bool is_wrong = skew >= skew_to_warn_of;
     if (is_wrong && !has_warned_of_clock_) {
-        warn_later(on_warning_, "this host's clock differs from that of " + server_.where() +
+        warn_later(on_warning_, "this host's clock differs from that of " + server_.server_name() +
                                     " by at least " + std::to_string(skew.count()) +
                                     " ms; locks need synchronised clocks: check NTP");
     }
@@ -420,13 +424,13 @@ bool lock_store::may_have_wrong_clock() const {
 lock_store::awaitable<bool> lock_store::compare_clocks(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse || has_compared_clocks_) co_return false;
     bool waited = false;
-    for (int i = 0; i < most_comparisons && may_have_wrong_clock(); ++i) {
+    for (int i = 0; i < max_comparisons && may_have_wrong_clock(); ++i) {
         waited = true;
         co_await ctx.sleep(pause_before_question(*server_.clocks().value(), clock_()));
         // The answer to another operation may have told by now.
         if (!may_have_wrong_clock()) break;
-        const bool is_told = co_await server_.ask_for_time(ctx);
-        if (!is_told) break;
+        const bool has_time = co_await server_.ask_for_time(ctx);
+        if (!has_time) break;
     }
     has_compared_clocks_ = server_.clocks().value().has_value();
     co_return waited;
@@ -437,20 +441,20 @@ lock_store::awaitable<bool> lock_store::compare_clocks(net::call_context& ctx) {
 /// sent; without these questions a wrong estimate would never be corrected.
 lock_store::awaitable<bool> lock_store::refuses_clock(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse) co_return false;
-    for (int questions = 0; questions < most_questions && suspects_clock(); ++questions) {
+    for (int questions = 0; questions < max_questions && suspects_clock(); ++questions) {
         if (questions > 0 && server_.clocks().confirmed() >= skew_to_refuse) break;
-        const bool is_told = co_await server_.ask_for_time(ctx);
-        if (!is_told) break;
+        const bool has_time = co_await server_.ask_for_time(ctx);
+        if (!has_time) break;
     }
     co_return server_.clocks().confirmed() >= skew_to_refuse;
 }
 
-lock_store::awaitable<void> lock_store::refuse_with_wrong_clock(net::call_context& ctx) {
+lock_store::awaitable<void> lock_store::check_clock_skew(net::call_context& ctx) {
     const bool refused = co_await refuses_clock(ctx);
     if (!refused) co_return;
     throw lock_error(error_code::service_unavailable,
-                     "this host's clock differs from that of " + server_.where() + " by at least " +
-                         std::to_string(server_.clocks().confirmed().count()) +
+                     "this host's clock differs from that of " + server_.server_name() +
+                         " by at least " + std::to_string(server_.clocks().confirmed().count()) +
                          " ms: locks are refused until it is set; check NTP");
 }
 

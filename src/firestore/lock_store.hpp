@@ -1,5 +1,5 @@
-/// The operations on locks, each a sequence of requests that is repeated from its beginning where
-/// somebody else was faster.
+/// The operations on locks, each a sequence of requests that is repeated from its beginning if
+/// another client was faster.
 #pragma once
 
 #include "firestore/bounded_cache.hpp"
@@ -44,27 +44,26 @@ class lock_store {
     using awaitable = boost::asio::awaitable<Result>;
 
     /// All references outlive it.
-    lock_store(service& server, const options& store, const warning_handler& on_warning);
+    lock_store(service& server, const options& opts, const warning_handler& on_warning);
 
     [[nodiscard]] service& server() noexcept { return server_; }
 
-    // `so_far` is fresh. It tells after a failure, and after an acquisition that found the key
+    // `retry` is fresh. It tells after a failure, and after an acquisition that found the key
     // locked, whether the change may have been made, or may yet be.
-    [[nodiscard]] awaitable<outcome> acquire(const acquire_request& what, net::call_context& ctx,
-                                             attempts& so_far);
-    [[nodiscard]] awaitable<outcome> release(const release_request& what, net::call_context& ctx,
-                                             attempts& so_far);
-    [[nodiscard]] awaitable<outcome> extend(const extend_request& what, net::call_context& ctx,
-                                            attempts& so_far);
-    /// `remains` receives the lock that is to be cleaned up, if there is one.
-    [[nodiscard]] awaitable<outcome> is_locked(const is_locked_request& what,
-                                               net::call_context& ctx,
-                                               std::optional<stored_lock>& remains);
-    [[nodiscard]] awaitable<outcome> lookup(const key_lookup_request& what, net::call_context& ctx);
-    [[nodiscard]] awaitable<outcome> lookup(const id_lookup_request& what, net::call_context& ctx);
+    [[nodiscard]] awaitable<outcome> acquire(const acquire_request& req, net::call_context& ctx,
+                                             commit_retry& retry);
+    [[nodiscard]] awaitable<outcome> release(const release_request& req, net::call_context& ctx,
+                                             commit_retry& retry);
+    [[nodiscard]] awaitable<outcome> extend(const extend_request& req, net::call_context& ctx,
+                                            commit_retry& retry);
+    /// `expired_lock` receives the lock that is to be cleaned up, if there is one.
+    [[nodiscard]] awaitable<outcome> is_locked(const is_locked_request& req, net::call_context& ctx,
+                                               std::optional<stored_lock>& expired_lock);
+    [[nodiscard]] awaitable<outcome> lookup(const key_lookup_request& req, net::call_context& ctx);
+    [[nodiscard]] awaitable<outcome> lookup(const id_lookup_request& req, net::call_context& ctx);
 
     /// Removes a lock that is still as it was read.
-    [[nodiscard]] awaitable<void> clean_up(const stored_lock& remains, net::call_context& ctx);
+    [[nodiscard]] awaitable<void> clean_up(const stored_lock& expired_lock, net::call_context& ctx);
 
     /// Makes sure that an acquisition leaves no lock, also if its commit is executed later: removes
     /// its lock, or raises the fence counter, because the commit demands the counter's version. A
@@ -73,8 +72,8 @@ class lock_store {
                                        net::call_context& ctx);
 
   private:
-    [[nodiscard]] awaitable<std::string> answer_to(std::string_view method, std::string body,
-                                                   net::call_context& ctx);
+    [[nodiscard]] awaitable<std::string> call_or_throw(std::string_view method, std::string body,
+                                                       net::call_context& ctx);
     [[nodiscard]] awaitable<stored_pair> read(const document_names::pair& names,
                                               std::string_view key, bool with_counter,
                                               net::call_context& ctx);
@@ -83,27 +82,28 @@ class lock_store {
     [[nodiscard]] awaitable<std::vector<stored_lock>> search(const lock_id& id,
                                                              net::call_context& ctx);
 
-    /// The versions that were written; none after a setback, which `so_far` has been told of.
-    [[nodiscard]] awaitable<std::vector<version>> commit(commit_request what, std::string versions,
-                                                         attempts& so_far, net::call_context& ctx);
-    [[nodiscard]] awaitable<stored_pair> recall_or_read(const document_names::pair& names,
-                                                        std::string_view key,
-                                                        const attempts& so_far,
-                                                        net::call_context& ctx);
+    /// The versions that were written; none after a failure, which `retry` has recorded.
+    [[nodiscard]] awaitable<std::vector<version>> commit(commit_request batch, std::string versions,
+                                                         commit_retry& retry,
+                                                         net::call_context& ctx);
+    [[nodiscard]] awaitable<stored_pair> read_or_use_cache(const document_names::pair& names,
+                                                           std::string_view key,
+                                                           const commit_retry& retry,
+                                                           net::call_context& ctx);
     [[nodiscard]] bool may_begin_cleanup(const std::string& name);
     [[nodiscard]] awaitable<void> remove(const std::string& name, const version& current,
                                          net::call_context& ctx);
     template <class Change>
-    [[nodiscard]] awaitable<outcome> change_owned(Change change, std::string_view key,
-                                                  net::call_context& ctx, attempts& so_far);
+    [[nodiscard]] awaitable<outcome> update_owned(Change change, std::string_view key,
+                                                  net::call_context& ctx, commit_retry& retry);
 
     void warn_of_duplicates(const std::vector<stored_lock>& found) const;
-    void mind_the_clock();
+    void warn_on_clock_skew();
     [[nodiscard]] bool suspects_clock() const;
     [[nodiscard]] bool may_have_wrong_clock() const;
     [[nodiscard]] awaitable<bool> compare_clocks(net::call_context& ctx);
     [[nodiscard]] awaitable<bool> refuses_clock(net::call_context& ctx);
-    [[nodiscard]] awaitable<void> refuse_with_wrong_clock(net::call_context& ctx);
+    [[nodiscard]] awaitable<void> check_clock_skew(net::call_context& ctx);
     [[nodiscard]] double random();
 
     service& server_;
@@ -114,12 +114,12 @@ class lock_store {
     const warning_handler& on_warning_;
     // If something has changed since, the precondition of a write fails, and it is read after all:
     // what is remembered need not be true.
-    bounded_memory<lock_id, known_lock> held_;
+    bounded_cache<lock_id, known_lock> known_locks_;
     /// The counters of locks that were released here, by the names of the locks: such a key is most
     /// likely still free.
-    bounded_memory<std::string, stored_counter> freed_;
+    bounded_cache<std::string, stored_counter> known_counters_;
     /// The time at which the last removal of an ended lock began, by the name of the lock.
-    bounded_memory<std::string, std::chrono::steady_clock::time_point> cleanups_;
+    bounded_cache<std::string, std::chrono::steady_clock::time_point> cleanups_;
     std::minstd_rand random_;
     bool has_compared_clocks_ = false;
     bool has_warned_of_clock_ = false;

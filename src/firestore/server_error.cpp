@@ -16,7 +16,7 @@ struct known_status {
     bool is_refusal = true;  ///< Whether a commit with this answer has written nothing.
 };
 
-constexpr std::array known{
+constexpr std::array statuses{
     known_status{"ABORTED", 409, error_code::service_unavailable,
                  "others kept changing the same documents; try again"},
     known_status{"ALREADY_EXISTS", 409, error_code::service_unavailable,
@@ -42,12 +42,12 @@ constexpr std::array known{
 
 const known_status* find(unsigned http_status, std::string_view status) {
     const auto* const by_word = std::find_if(
-        known.begin(), known.end(), [&](const auto& each) { return each.status == status; });
-    if (by_word != known.end()) return by_word;
-    const auto* const by_number = std::find_if(known.begin(), known.end(), [&](const auto& each) {
-        return each.http_status == http_status;
-    });
-    return by_number != known.end() ? by_number : nullptr;
+        statuses.begin(), statuses.end(), [&](const auto& each) { return each.status == status; });
+    if (by_word != statuses.end()) return by_word;
+    const auto* const by_number =
+        std::find_if(statuses.begin(), statuses.end(),
+                     [&](const auto& each) { return each.http_status == http_status; });
+    return by_number != statuses.end() ? by_number : nullptr;
 }
 
 /// A word of the service as it makes them, and nothing that something in between invented.
@@ -60,7 +60,7 @@ bool is_word(std::string_view status) {
 }  // namespace
 
 bool is_refusal(unsigned http_status, std::string_view status) noexcept {
-    return std::any_of(known.begin(), known.end(), [&](const auto& each) {
+    return std::any_of(statuses.begin(), statuses.end(), [&](const auto& each) {
         return each.is_refusal && each.status == status && each.http_status == http_status;
     });
 }
@@ -70,9 +70,10 @@ bool is_conflict(std::string_view status) noexcept {
            status == "NOT_FOUND";
 }
 
-lock_error to_lock_error(unsigned http_status, std::string_view status, const std::string& where) {
+lock_error to_lock_error(unsigned http_status, std::string_view status,
+                         const std::string& server_name) {
     const auto* const meaning = find(http_status, status);
-    std::string message = where + " answered " + std::to_string(http_status);
+    std::string message = server_name + " answered " + std::to_string(http_status);
     if (is_word(status)) message.append(" ").append(status);
     if (meaning == nullptr) {
         constexpr unsigned request_timeout = 408;

@@ -19,6 +19,6 @@ namespace syncguard::firestore {
 /// `status` is the service's word, empty where it gave none. The service's own text is not
 /// repeated: it holds names of documents.
 [[nodiscard]] lock_error to_lock_error(unsigned http_status, std::string_view status,
-                                       const std::string& where);
+                                       const std::string& server_name);
 
 }  // namespace syncguard::firestore

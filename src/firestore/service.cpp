@@ -16,57 +16,57 @@ namespace {
 
 constexpr std::string_view google = "https://firestore.googleapis.com";
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
-std::string emulator_in_use(const options& store) {
-    if (!store.emulator_host.empty() || !store.endpoint.empty()) return store.emulator_host;
+std::string emulator_in_use(const options& opts) {
+    if (!opts.emulator_host.empty() || !opts.endpoint.empty()) return opts.emulator_host;
     const char* const named = std::getenv("FIRESTORE_EMULATOR_HOST");
     return named == nullptr ? std::string() : std::string(named);
 }
 
 }  // namespace
 
-net::http_origin find_origin(const options& store) {
-    if (const auto emulator = emulator_in_use(store); !emulator.empty()) {
+net::http_origin find_origin(const options& opts) {
+    if (const auto emulator = emulator_in_use(opts); !emulator.empty()) {
         const auto origin = net::parse_host_and_port(emulator);
         if (!origin) refuse("the host of a Firestore emulator is written host:port");
         return *origin;
     }
-    const auto place =
-        net::parse_http_url(store.endpoint.empty() ? google : std::string_view(store.endpoint));
-    if (!place || place->target != "/") {
+    const auto location =
+        net::parse_http_url(opts.endpoint.empty() ? google : std::string_view(opts.endpoint));
+    if (!location || location->target != "/") {
         refuse("the endpoint of Firestore is written https://host or https://host:port");
     }
-    if (!place->origin.tls && !place->origin.is_loopback()) {
+    if (!location->origin.tls && !location->origin.is_loopback()) {
         refuse("without TLS, Firestore's endpoint can only be on this host itself");
     }
-    return place->origin;
+    return location->origin;
 }
 
-access find_access(const options& store) {
-    auto origin = find_origin(store);
-    const bool is_emulator = !emulator_in_use(store).empty();
-    const std::string where = (is_emulator ? "the Firestore emulator at " : "Firestore at ") +
-                              origin.authority() + " (project " + store.project + ")";
+service_config find_service_config(const options& opts) {
+    auto origin = find_origin(opts);
+    const bool is_emulator = !emulator_in_use(opts).empty();
+    const std::string server_name = (is_emulator ? "the Firestore emulator at " : "Firestore at ") +
+                                    origin.authority() + " (project " + opts.project + ")";
     return {.origin = std::move(origin),
-            .whose = is_emulator ? credentials(emulator_owner{}) : find_credentials(store),
-            .where = where};
+            .credentials = is_emulator ? credentials(emulator_owner{}) : find_credentials(opts),
+            .server_name = server_name};
 }
 
-service::service(asio::io_context& context, const access& how, const options& store,
+service::service(asio::io_context& context, const service_config& config, const options& opts,
                  net::lazy_tls_context& tls, net::socket_registry& sockets)
-    : clock_(store.clock),
-      root_("/v1/" + document_names(store).root() + ":"),
-      is_emulator_(std::holds_alternative<emulator_owner>(how.whose)),
+    : clock_(opts.clock),
+      root_("/v1/" + document_names(opts).root() + ":"),
+      is_emulator_(std::holds_alternative<emulator_owner>(config.credentials)),
       server_(context,
-              {.origin = how.origin,
-               .server_name = how.where,
-               .most_connections = store.most_connections,
-               .connect_timeout = store.connect_timeout},
-              how.origin.tls ? &tls : nullptr, sockets),
-      tokens_(context, how.whose, tls, sockets) {}
+              {.origin = config.origin,
+               .server_name = config.server_name,
+               .most_connections = opts.most_connections,
+               .connect_timeout = opts.connect_timeout},
+              config.origin.tls ? &tls : nullptr, sockets),
+      tokens_(context, config.credentials, tls, sockets) {}
 
 asio::awaitable<net::http_response> service::call(std::string_view method, std::string body,
                                                   bool repeatable, net::call_context& ctx) {

@@ -18,28 +18,28 @@
 namespace syncguard::firestore {
 
 /// Where the service is and who we are to it: decided once, at the construction of a store.
-struct access {
+struct service_config {
     net::http_origin origin;
-    credentials whose;
-    std::string where;  ///< What messages call the server.
+    firestore::credentials credentials;
+    std::string server_name;  ///< What messages call the server.
 };
 
 /// Looks into the options, the environment and the credentials file. Throws `lock_error`
 /// (invalid_argument).
-[[nodiscard]] access find_access(const options& store);
+[[nodiscard]] service_config find_service_config(const options& opts);
 
 /// Where the service is, by the options and the environment. Throws `lock_error`
 /// (invalid_argument).
-[[nodiscard]] net::http_origin find_origin(const options& store);
+[[nodiscard]] net::http_origin find_origin(const options& opts);
 
 /// Thread safety: none; used by the thread that runs the context.
 class service {
   public:
     /// All references outlive the service.
-    service(boost::asio::io_context& context, const access& how, const options& store,
+    service(boost::asio::io_context& context, const service_config& config, const options& opts,
             net::lazy_tls_context& tls, net::socket_registry& sockets);
 
-    [[nodiscard]] const std::string& where() const noexcept { return server_.server_name(); }
+    [[nodiscard]] const std::string& server_name() const noexcept { return server_.server_name(); }
 
     /// Calls a method of the documents' root, such as "batchGet". Throws as `http_pool::request`
     /// does, and what keeps it from having a token.

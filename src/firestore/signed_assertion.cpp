@@ -48,26 +48,27 @@ std::string signature(EVP_PKEY* key, std::string_view text) {
         context != nullptr &&
         ::EVP_DigestSignInit(context.get(), nullptr, ::EVP_sha256(), nullptr, key) == 1 &&
         ::EVP_DigestSign(context.get(), nullptr, &length, bytes, text.size()) == 1;
-    std::string made(length, '\0');
-    if (!begun || ::EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(made.data()),
-                                   &length, bytes, text.size()) != 1) {
+    std::string signed_text(length, '\0');
+    if (!begun ||
+        ::EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signed_text.data()),
+                         &length, bytes, text.size()) != 1) {
         ::ERR_clear_error();
         throw lock_error(error_code::internal,
                          "OpenSSL cannot sign with the service account's private key");
     }
-    made.resize(length);
-    return made;
+    signed_text.resize(length);
+    return signed_text;
 }
 
 }  // namespace
 
-std::string signed_assertion(const service_account& who, std::chrono::sys_seconds now) {
-    const key_pointer key = read_key(who.private_key);
+std::string signed_assertion(const service_account& account, std::chrono::sys_seconds now) {
+    const key_pointer key = read_key(account.private_key);
     json::object header{{"alg", "RS256"}, {"typ", "JWT"}};
-    if (!who.key_id.empty()) header["kid"] = who.key_id;
-    const json::object claims{{"iss", who.email},
+    if (!account.key_id.empty()) header["kid"] = account.key_id;
+    const json::object claims{{"iss", account.email},
                               {"scope", json::string_view(scope.data(), scope.size())},
-                              {"aud", who.token_uri},
+                              {"aud", account.token_uri},
                               {"iat", now.time_since_epoch().count()},
                               {"exp", (now + longest_validity).time_since_epoch().count()}};
     std::string token =
@@ -75,8 +76,8 @@ std::string signed_assertion(const service_account& who, std::chrono::sys_second
     return token + "." + base64url_text(signature(key.get(), token));
 }
 
-void check_private_key(const service_account& who, const std::string& file) {
-    if (read_key(who.private_key)) return;
+void check_private_key(const service_account& account, const std::string& file) {
+    if (read_key(account.private_key)) return;
     throw lock_error(error_code::invalid_argument,
                      "the private_key in the credentials file '" + file +
                          "' is not an RSA key in PEM form without a password");

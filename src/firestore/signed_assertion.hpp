@@ -10,10 +10,10 @@ namespace syncguard::firestore {
 
 /// A JSON Web Token that asks for an access token to Firestore, valid for an hour from `now`.
 /// Throws `lock_error` (internal) if OpenSSL fails.
-[[nodiscard]] std::string signed_assertion(const service_account& who,
+[[nodiscard]] std::string signed_assertion(const service_account& account,
                                            std::chrono::sys_seconds now);
 
 /// Throws `lock_error` (invalid_argument) that names the file if the private key is not an RSA key.
-void check_private_key(const service_account& who, const std::string& file);
+void check_private_key(const service_account& account, const std::string& file);
 
 }  // namespace syncguard::firestore

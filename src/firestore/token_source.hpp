@@ -20,7 +20,7 @@ namespace syncguard::firestore {
 /// Thread safety: none; used by the thread that runs the context.
 class token_source {
   public:
-    token_source(boost::asio::io_context& context, credentials whose, net::lazy_tls_context& tls,
+    token_source(boost::asio::io_context& context, credentials creds, net::lazy_tls_context& tls,
                  net::socket_registry& sockets);
     token_source(const token_source&) = delete;
     token_source& operator=(const token_source&) = delete;
@@ -32,22 +32,22 @@ class token_source {
     /// The server did not accept it: the next call fetches another.
     void reject(std::string_view token);
 
-    /// Whether a request is under way, for which somebody has to run the context.
+    /// Whether a request is under way. Until it has ended, a thread must run the context.
     [[nodiscard]] bool is_fetching() const noexcept { return fetching_ != nullptr; }
     void stop();
 
   private:
     using time_point = std::chrono::steady_clock::time_point;
 
-    class errand;
+    class fetch_guard;
 
     void begin_fetching();
-    [[nodiscard]] boost::asio::awaitable<void> fetch(errand mine);
-    /// Where there is nobody who would give out tokens.
-    [[nodiscard]] lock_error explained(const lock_error& why) const;
+    [[nodiscard]] boost::asio::awaitable<void> fetch(fetch_guard guard);
+    /// The failure to report if there is no source of tokens.
+    [[nodiscard]] lock_error explained(const lock_error& error) const;
 
     boost::asio::io_context& context_;
-    const credentials whose_;
+    const credentials credentials_;
     net::http_pool server_;
     boost::asio::steady_timer changed_;
     std::shared_ptr<net::call_context> fetching_;

@@ -11,21 +11,21 @@ namespace syncguard::firestore {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
-    throw lock_error(error_code::invalid_argument, why);
+[[noreturn]] void refuse(const std::string& message) {
+    throw lock_error(error_code::invalid_argument, message);
 }
 
-std::int64_t number_in(std::string_view text, const char* what, std::int64_t most) {
+std::int64_t number_in(std::string_view text, const char* option, std::int64_t max) {
     std::int64_t value = 0;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (problem != std::errc{} || end != text.data() + text.size() || value < 1 || value > most) {
-        refuse(std::string("the ") + what + " in a Firestore URL is a number from 1 to " +
-               std::to_string(most));
+    if (problem != std::errc{} || end != text.data() + text.size() || value < 1 || value > max) {
+        refuse(std::string("the ") + option + " in a Firestore URL is a number from 1 to " +
+               std::to_string(max));
     }
     return value;
 }
 
-void read_place(std::string_view body, options& read) {
+void read_location(std::string_view body, options& read) {
     if (!body.starts_with("//")) refuse("a Firestore URL begins with firestore://");
     body.remove_prefix(2);
     const auto slash = std::min(body.find('/'), body.size());
@@ -79,7 +79,7 @@ options parse_url(std::string_view url) {
     const backend_url parts(url);
     if (parts.scheme() != "firestore") refuse("a Firestore URL begins with firestore://");
     options read;
-    read_place(parts.body(), read);
+    read_location(parts.body(), read);
     for (const auto& [name, value] : parts.options())
         read_option(name, value, read);
     return read;

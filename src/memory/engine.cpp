@@ -11,7 +11,7 @@
 
 namespace syncguard::memory {
 
-memory_engine::memory_engine(options store) : options_(std::move(store)) {
+memory_engine::memory_engine(options opts) : options_(std::move(opts)) {
     if (options_.fences_start_after > fence::max_counter) {
         throw lock_error(error_code::invalid_argument,
                          "fences_start_after is beyond the last fence");
@@ -25,8 +25,8 @@ memory_engine::~memory_engine() {
 
 void memory_engine::after_fork_in_child() {
     // Threads of the parent wait in these: to destroy them here would be to wait for those threads.
-    static auto* const left_behind = new std::list<waiting_thread>;
-    left_behind->splice(left_behind->end(), waiting_);
+    static auto* const leaked_after_fork = new std::list<waiting_thread>;
+    leaked_after_fork->splice(leaked_after_fork->end(), waiting_);
     mutex_.unlock();
 }
 
@@ -35,29 +35,29 @@ backend_capabilities memory_engine::capabilities() const noexcept {
             memory::capabilities::time_authority};
 }
 
-outcome memory_engine::perform(const request& what, const call_limits& limits) {
-    // Only who lingers waits for anything; the deadline lies beyond that.
+outcome memory_engine::execute(const request& req, const call_limits& limits) {
+    // Only an acquisition with `wait_until` waits, and its deadline is later than that.
     std::unique_lock guard(mutex_);
-    if (const auto* acquisition = std::get_if<acquire_request>(&what)) {
+    if (const auto* acquisition = std::get_if<acquire_request>(&req)) {
         return acquire_when_free(guard, *acquisition, limits.stop);
     }
-    return std::visit([this](const auto& typed) { return apply(typed); }, what);
+    return std::visit([this](const auto& typed) { return apply(typed); }, req);
 }
 
 outcome memory_engine::acquire_when_free(std::unique_lock<std::mutex>& guard,
-                                         const acquire_request& what, const std::stop_token& stop) {
+                                         const acquire_request& req, const std::stop_token& stop) {
     while (true) {
         const auto began = lease_clock::now();
-        outcome answer = apply(what);
-        answer.attempt_began = began;
+        outcome answer = apply(req);
+        answer.attempt_started_at = began;
         const auto now = std::chrono::steady_clock::now();
-        if (answer.ok || now >= what.linger_until) return answer;
+        if (answer.ok || now >= req.wait_until) return answer;
 
         const auto self = waiting_.emplace(waiting_.end());
-        self->key = what.key;
-        self->changed.wait_until(
-            guard, stop, std::min(what.linger_until, now + bounded_wait(*answer.locked_for)),
-            [&] { return self->key.empty(); });
+        self->key = req.key;
+        self->changed.wait_until(guard, stop,
+                                 std::min(req.wait_until, now + bounded_wait(*answer.free_within)),
+                                 [&] { return self->key.empty(); });
         waiting_.erase(self);
         if (stop.stop_requested()) {
             throw lock_error(error_code::aborted, "the operation was cancelled while it waited");
@@ -65,18 +65,18 @@ outcome memory_engine::acquire_when_free(std::unique_lock<std::mutex>& guard,
     }
 }
 
-void memory_engine::start(const request& what, const call_limits& /*limits*/,
-                          completion done) noexcept {
+void memory_engine::async_execute(const request& req, const call_limits& /*limits*/,
+                                  completion handler) noexcept {
     outcome answer;
     std::exception_ptr failure;
     try {
-        // Nobody is there to wait for a lock to become free.
+        // An asynchronous acquisition does not wait for a release.
         const std::lock_guard guard(mutex_);
-        answer = std::visit([this](const auto& typed) { return apply(typed); }, what);
+        answer = std::visit([this](const auto& typed) { return apply(typed); }, req);
     } catch (...) {
         failure = std::current_exception();
     }
-    done(std::move(failure), std::move(answer));
+    handler(std::move(failure), std::move(answer));
 }
 
 std::size_t memory_engine::stored_locks() const {
@@ -107,8 +107,8 @@ void memory_engine::erase_lock(key_node& node) {
     const lock_entry& lock = *node.second.lock;
     by_id_.erase(lock.id);
     key_node* last = held_.back();
-    held_[lock.place] = last;
-    last->second.lock->place = lock.place;
+    held_[lock.index] = last;
+    last->second.lock->index = lock.index;
     held_.pop_back();
     node.second.lock.reset();
     notify_waiting(node.first);
@@ -123,8 +123,8 @@ void memory_engine::notify_waiting(std::string_view key) {
 }
 
 /// Looks at two locks for each one that is added, so that expired ones cannot pile up.
-void memory_engine::sweep_a_little(unix_time now) {
-    for (int looks = 0; looks < 2 && !held_.empty(); ++looks) {
+void memory_engine::sweep_some(unix_time now) {
+    for (int checks = 0; checks < 2 && !held_.empty(); ++checks) {
         if (sweep_at_ >= held_.size()) sweep_at_ = 0;
         key_node& node = *held_[sweep_at_];
         if (is_live(node.second.lock->expires_at, now)) {
@@ -135,15 +135,15 @@ void memory_engine::sweep_a_little(unix_time now) {
     }
 }
 
-outcome memory_engine::apply(const acquire_request& what) {
+outcome memory_engine::apply(const acquire_request& req) {
     const unix_time at = now();
-    sweep_a_little(at);
+    sweep_some(at);
 
-    key_node* known = find_key(what.key);
-    key_node& node = known != nullptr
-                         ? *known
+    key_node* existing = find_key(req.key);
+    key_node& node = existing != nullptr
+                         ? *existing
                          : *keys_
-                                .try_emplace(std::string(what.key),
+                                .try_emplace(std::string(req.key),
                                              key_entry{options_.fences_start_after, std::nullopt})
                                 .first;
     key_entry& entry = node.second;
@@ -155,30 +155,30 @@ outcome memory_engine::apply(const acquire_request& what) {
     if (entry.lock) erase_lock(node);
     held_.push_back(&node);
     try {
-        by_id_.emplace(what.id, &node);
+        by_id_.emplace(req.id, &node);
     } catch (...) {
         held_.pop_back();
         throw;
     }
     ++entry.fence_counter;
-    entry.lock = lock_entry{.id = what.id,
-                            .expires_at = at + what.ttl,
+    entry.lock = lock_entry{.id = req.id,
+                            .expires_at = at + req.ttl,
                             .acquired_at = at,
                             .fence = granted,
-                            .place = held_.size() - 1};
+                            .index = held_.size() - 1};
     return outcome::granted(entry.lock->expires_at, granted);
 }
 
-outcome memory_engine::apply(const release_request& what) {
-    key_node* node = find_owned(what.id);
+outcome memory_engine::apply(const release_request& req) {
+    key_node* node = find_owned(req.id);
     if (node == nullptr) return outcome::failed(failure_reason::not_found);
     const bool live = is_live(node->second.lock->expires_at, now());
     erase_lock(*node);
     return live ? outcome::done() : outcome::failed(failure_reason::expired);
 }
 
-outcome memory_engine::apply(const extend_request& what) {
-    key_node* node = find_owned(what.id);
+outcome memory_engine::apply(const extend_request& req) {
+    key_node* node = find_owned(req.id);
     if (node == nullptr) return outcome::failed(failure_reason::not_found);
     const unix_time at = now();
     lock_entry& lock = *node->second.lock;
@@ -186,16 +186,16 @@ outcome memory_engine::apply(const extend_request& what) {
         erase_lock(*node);
         return outcome::failed(failure_reason::expired);
     }
-    const bool ends_earlier = at + what.ttl < lock.expires_at;
-    lock.expires_at = at + what.ttl;
+    const bool ends_earlier = at + req.ttl < lock.expires_at;
+    lock.expires_at = at + req.ttl;
     if (ends_earlier) notify_waiting(node->first);
     return outcome::extended(lock.expires_at);
 }
 
-outcome memory_engine::apply(const is_locked_request& what) {
-    const key_node* node = find_key(what.key);
-    return outcome::yes_or_no(node != nullptr && node->second.lock &&
-                              is_live(node->second.lock->expires_at, now()));
+outcome memory_engine::apply(const is_locked_request& req) {
+    const key_node* node = find_key(req.key);
+    return outcome::boolean(node != nullptr && node->second.lock &&
+                            is_live(node->second.lock->expires_at, now()));
 }
 
 namespace {
@@ -213,18 +213,18 @@ outcome describe(const Node& node, unix_time now) {
 
 }  // namespace
 
-outcome memory_engine::apply(const key_lookup_request& what) {
-    const key_node* node = find_key(what.key);
+outcome memory_engine::apply(const key_lookup_request& req) {
+    const key_node* node = find_key(req.key);
     if (node == nullptr || !node->second.lock) return outcome::nothing_found();
     return describe(*node, now());
 }
 
-outcome memory_engine::apply(const id_lookup_request& what) {
-    const key_node* node = find_owned(what.id);
+outcome memory_engine::apply(const id_lookup_request& req) {
+    const key_node* node = find_owned(req.id);
     return node == nullptr ? outcome::nothing_found() : describe(*node, now());
 }
 
-backend::backend(options store, backend_options common)
-    : basic_backend(std::make_shared<memory_engine>(std::move(store)), std::move(common)) {}
+backend::backend(options opts, backend_options common)
+    : basic_backend(std::make_shared<memory_engine>(std::move(opts)), std::move(common)) {}
 
 }  // namespace syncguard::memory

@@ -22,15 +22,16 @@ namespace syncguard::memory {
 /// One mutex guards everything: no operation does more under it than a few look-ups.
 class memory_engine : public engine, private fork_participant {
   public:
-    explicit memory_engine(options store);
+    explicit memory_engine(options opts);
     ~memory_engine() override;
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
-    [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
+    [[nodiscard]] bool supports_waiting() const noexcept override { return true; }
     /// A call that failed is not executed later.
     [[nodiscard]] bool executes_extensions_in_order() const noexcept override { return true; }
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
-    void start(const request& what, const call_limits& limits, completion done) noexcept override;
+    [[nodiscard]] outcome execute(const request& req, const call_limits& limits) override;
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override;
 
     /// How many locks are in the store, live or not yet swept.
     [[nodiscard]] std::size_t stored_locks() const;
@@ -47,7 +48,7 @@ class memory_engine : public engine, private fork_participant {
         unix_time expires_at;
         unix_time acquired_at;
         syncguard::fence fence;
-        std::size_t place;
+        std::size_t index;
     };
 
     /// All that is known of a key. The counter stays when the lock goes.
@@ -65,22 +66,22 @@ class memory_engine : public engine, private fork_participant {
     using key_table = std::unordered_map<std::string, key_entry, text_hash, std::equal_to<>>;
     using key_node = key_table::value_type;
 
-    /// A thread in `perform` that waits for a lock to be released.
+    /// A thread in `execute` that waits for a lock to be released.
     struct waiting_thread {
         std::string_view key;
         std::condition_variable_any changed;
     };
 
     [[nodiscard]] outcome acquire_when_free(std::unique_lock<std::mutex>& guard,
-                                            const acquire_request& what,
+                                            const acquire_request& req,
                                             const std::stop_token& stop);
 
-    outcome apply(const acquire_request& what);
-    outcome apply(const release_request& what);
-    outcome apply(const extend_request& what);
-    outcome apply(const is_locked_request& what);
-    outcome apply(const key_lookup_request& what);
-    outcome apply(const id_lookup_request& what);
+    outcome apply(const acquire_request& req);
+    outcome apply(const release_request& req);
+    outcome apply(const extend_request& req);
+    outcome apply(const is_locked_request& req);
+    outcome apply(const key_lookup_request& req);
+    outcome apply(const id_lookup_request& req);
 
     [[nodiscard]] unix_time now() const;
     [[nodiscard]] key_node* find_key(std::string_view key);
@@ -88,7 +89,7 @@ class memory_engine : public engine, private fork_participant {
     void erase_lock(key_node& node);
     /// Wakes the waiters of a key whose lock is gone, or ends earlier than before.
     void notify_waiting(std::string_view key);
-    void sweep_a_little(unix_time now);
+    void sweep_some(unix_time now);
 
     const options options_;
     /// Locks end by the clock of leases, which never steps. It is anchored to the wall clock once,

@@ -29,7 +29,7 @@ class client_engine : public engine, private fork_participant {
         return {client.get(), unreserve};
     }
 
-    [[nodiscard]] outcome perform(const request& req, const call_limits& limits) final {
+    [[nodiscard]] outcome execute(const request& req, const call_limits& limits) final {
         const auto op = make_operation(req, limits, nullptr);
         op->watch_for_stop(limits.stop);
         try {
@@ -42,7 +42,8 @@ class client_engine : public engine, private fork_participant {
         return op->result();
     }
 
-    void start(const request& req, const call_limits& limits, completion handler) noexcept final {
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept final {
         try {
             const auto op = make_operation(req, limits, handler);
             op->watch_for_stop(limits.stop);

@@ -84,16 +84,16 @@ backend::backend(options opts, backend_options common)
 
 backend::backend(std::shared_ptr<postgres_engine> backing_engine, backend_options common)
     : basic_backend(backing_engine, common),
-      store_(std::move(backing_engine)),
+      engine_(std::move(backing_engine)),
       default_timeout_(common.operation_timeout) {}
 
-void backend::setup_schema(const call_options& limits, std::stop_token stop) const {
-    if (limits.timeout < milliseconds{0}) {
+void backend::setup_schema(const call_options& opts, std::stop_token stop) const {
+    if (opts.timeout < milliseconds{0}) {
         throw lock_error(error_code::invalid_argument, "a timeout cannot be negative");
     }
-    const auto allowed = limits.timeout == milliseconds{0} ? default_timeout_ : limits.timeout;
-    store_->setup_schema({.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed),
-                          .stop = std::move(stop)});
+    const auto allowed = opts.timeout == milliseconds{0} ? default_timeout_ : opts.timeout;
+    engine_->setup_schema({.deadline = std::chrono::steady_clock::now() + bounded_wait(allowed),
+                           .stop = std::move(stop)});
 }
 
 }  // namespace syncguard::postgres

@@ -20,7 +20,7 @@ class postgres_engine : public net::client_engine<client, lock_operation> {
     explicit postgres_engine(const options& opts);
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
-    [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
+    [[nodiscard]] bool supports_waiting() const noexcept override { return true; }
 
     /// Throws `lock_error`.
     void setup_schema(const call_limits& limits);

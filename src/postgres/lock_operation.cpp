@@ -58,7 +58,8 @@ bool lock_operation::on_response(const row& reply) noexcept {
         promise_.answer = decoded(reply);
         // What was found may be the work of an earlier copy, which began no earlier than the first.
         const bool was_found = outcome_unknown_ || was_granted_before(req_, reply);
-        promise_.answer.attempt_began = was_found ? first_sent_at_.value_or(sent_at_) : sent_at_;
+        promise_.answer.attempt_started_at =
+            was_found ? first_sent_at_.value_or(sent_at_) : sent_at_;
     } catch (...) {
         promise_.failure = std::current_exception();
         // No answer that makes sense, or no memory to take it.
@@ -83,7 +84,7 @@ void lock_operation::forget_copy() noexcept {
 
 bool lock_operation::wants_watch(time_point now) const noexcept {
     const auto* const acquisition = std::get_if<acquire_request>(&req_);
-    return acquisition != nullptr && acquisition->linger_until > now && !outcome_unknown_;
+    return acquisition != nullptr && acquisition->wait_until > now && !outcome_unknown_;
 }
 
 std::optional<query_operation::watch_request> lock_operation::watch_after(const row& reply) {
@@ -91,11 +92,10 @@ std::optional<query_operation::watch_request> lock_operation::watch_after(const 
     if (!wants_watch(now) || !is_locked(reply) || !on_response(reply) || promise_.failure)
         return {};
     forget_copy();
-    const milliseconds lasts = promise_.answer.locked_for.value_or(milliseconds::max());
+    const milliseconds lasts = promise_.answer.free_within.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, min_retry_delay));
-    return watch_request{
-        .key = query_.key_lock,
-        .until = std::min(std::get<acquire_request>(req_).linger_until, lock_ends)};
+    return watch_request{.key = query_.key_lock,
+                         .until = std::min(std::get<acquire_request>(req_).wait_until, lock_ends)};
 }
 
 void lock_operation::on_late_response(const row& reply) noexcept {

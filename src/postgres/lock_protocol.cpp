@@ -148,7 +148,7 @@ struct decoder {
         return field(1) ? outcome::extended(time(1)) : not_owned(integer(2) > 0);
     }
     outcome operator()(const is_locked_request& /*req*/) const {
-        return outcome::yes_or_no(!answer.empty());
+        return outcome::boolean(!answer.empty());
     }
     outcome operator()(const key_lookup_request& /*req*/) const { return lookup(); }
     outcome operator()(const id_lookup_request& /*req*/) const { return lookup(); }

@@ -30,7 +30,7 @@ std::string missing_parts(const quoted_names& tables, const std::vector<std::str
 }
 
 /// Clients that share the locks but not their counters would be granted fences that do not rise. A
-/// comment is where peers have room for it. One that somebody else has written stays.
+/// comment is where peers have room for it. A comment of other origin stays.
 std::string note_text(const quoted_names& tables) {
     return with_system_operators(
         "IF (SELECT " + comment_of_table("c.oid") +

@@ -11,7 +11,7 @@ namespace syncguard::postgres {
 /// One statement with its parameters ($1, $2, ...) left open.
 struct statement {
     /// For a statement that the server may keep; empty for one that is not worth it. Made from the
-    /// text: whoever meets this name in a session finds the same statement under it.
+    /// text: a client that meets this name in a session finds the same statement under it.
     std::string name;
     std::string text;
 };

@@ -19,7 +19,7 @@ class redis_engine : public net::client_engine<client, lock_operation> {
     explicit redis_engine(const options& opts);
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
-    [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
+    [[nodiscard]] bool supports_waiting() const noexcept override { return true; }
 
   private:
     [[nodiscard]] std::shared_ptr<lock_operation> make_operation(const request& req,

@@ -45,7 +45,7 @@ lock_operation::lock_operation(const request& req, const call_limits& limits, bo
       client_(owner),
       promise_(std::move(handler)) {
     const auto* const acquisition = std::get_if<acquire_request>(&req_);
-    if (acquisition != nullptr && acquisition->linger_until != time_point()) {
+    if (acquisition != nullptr && acquisition->wait_until != time_point()) {
         lock_key_ = keys_->lock_key(acquisition->key);
     }
 }
@@ -64,7 +64,7 @@ void lock_operation::on_response(const script_reply& reply) noexcept {
     promise_.failure = nullptr;
     try {
         promise_.answer = decode(req_, reply, owner ? owner->server_name() : unknown_server);
-        promise_.answer.attempt_began = sent_at_;
+        promise_.answer.attempt_started_at = sent_at_;
     } catch (...) {
         promise_.failure = std::current_exception();
         // Not an error from before the script writes, or no memory for the reply.
@@ -74,7 +74,7 @@ void lock_operation::on_response(const script_reply& reply) noexcept {
 
 bool lock_operation::wants_watch(time_point now) const noexcept {
     const auto* const acquisition = std::get_if<acquire_request>(&req_);
-    return acquisition != nullptr && acquisition->linger_until > now;
+    return acquisition != nullptr && acquisition->wait_until > now;
 }
 
 void lock_operation::before_send(lease_clock::time_point now) noexcept {
@@ -89,9 +89,9 @@ std::optional<script_operation::watch_request> lock_operation::watch_after(
     on_response(reply);
     // The decoder has refused times whose sum overflows.
     if (promise_.failure) return {};
-    const milliseconds lasts = promise_.answer.locked_for.value_or(milliseconds::max());
+    const milliseconds lasts = promise_.answer.free_within.value_or(milliseconds::max());
     const auto lock_ends = now + bounded_wait(std::max(lasts, min_retry_delay));
-    const auto until = std::min(std::get<acquire_request>(req_).linger_until, lock_ends);
+    const auto until = std::min(std::get<acquire_request>(req_).wait_until, lock_ends);
     // A lock that is live only because of the tolerance has no time left: its expiry counts as
     // unknown.
     const auto expires_at = lasts > milliseconds{0} ? reply.server_time + lasts : unix_time();

@@ -217,7 +217,7 @@ struct decoder {
     }
     outcome operator()(const is_locked_request& /*req*/) const {
         if (code() != 0 && code() != 1) refuse();
-        return outcome::yes_or_no(code() == 1);
+        return outcome::boolean(code() == 1);
     }
     outcome operator()(const key_lookup_request& /*req*/) const { return lookup(); }
     outcome operator()(const id_lookup_request& /*req*/) const { return lookup(); }

@@ -15,14 +15,14 @@ namespace syncguard::sqlite {
 
 namespace {
 
-constexpr std::size_t most_waiting = 100'000;
+constexpr std::size_t max_queued = 100'000;
 
-/// A call that waits for its turn. Whoever claims it first, its turn, a stop request or its
-/// deadline, ends it.
-class waiting_call : public std::enable_shared_from_this<waiting_call> {
+/// A call that waits for its turn. Its turn, a stop request or its deadline ends it, whichever
+/// claims it first.
+class queued_call : public std::enable_shared_from_this<queued_call> {
   public:
-    waiting_call(const request& what, call_limits limits, completion done)
-        : what_(what), limits_(std::move(limits)), done_(std::move(done)) {}
+    queued_call(const request& req, call_limits limits, completion handler)
+        : req_(req), limits_(std::move(limits)), handler_(std::move(handler)) {}
 
     void watch_for_stop() {
         on_stop_.emplace(limits_.stop, [weak = weak_from_this()] {
@@ -37,16 +37,16 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
         outcome answer;
         std::exception_ptr failure;
         try {
-            answer = target.perform(what_, limits_);
+            answer = target.execute(req_, limits_);
         } catch (...) {
             failure = std::current_exception();
         }
         finish(std::move(failure), std::move(answer));
     }
 
-    void refuse(error_code code, const char* why) {
+    void refuse(error_code code, const char* message) {
         if (claimed_.exchange(true)) return;
-        finish(std::make_exception_ptr(lock_error(code, why)), {});
+        finish(std::make_exception_ptr(lock_error(code, message)), {});
     }
 
     void refuse(std::exception_ptr failure) {
@@ -56,13 +56,13 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
   private:
     void finish(std::exception_ptr failure, outcome answer) {
         // The completion may own what keeps the engine alive: let it go when it has been told.
-        const completion done = std::move(done_);
-        done(std::move(failure), std::move(answer));
+        const completion handler = std::move(handler_);
+        handler(std::move(failure), std::move(answer));
     }
 
-    request what_;
+    request req_;
     call_limits limits_;
-    completion done_;
+    completion handler_;
     std::atomic<bool> claimed_{false};
     std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
@@ -70,9 +70,9 @@ class waiting_call : public std::enable_shared_from_this<waiting_call> {
 }  // namespace
 
 call_queue::call_queue()
-    : extensions_("syncguard-renew", most_waiting),
+    : extensions_("syncguard-renew", max_queued),
       releases_("syncguard-free", std::numeric_limits<std::size_t>::max()),
-      others_("syncguard-calls", most_waiting) {}
+      others_("syncguard-calls", max_queued) {}
 
 background_thread& call_queue::thread_of(const request& req) noexcept {
     if (std::holds_alternative<extend_request>(req)) return extensions_;
@@ -80,13 +80,13 @@ background_thread& call_queue::thread_of(const request& req) noexcept {
     return others_;
 }
 
-void call_queue::post(engine& target, const request& what, const call_limits& limits,
-                      completion done) noexcept {
-    std::shared_ptr<waiting_call> call;
+void call_queue::post(engine& target, const request& req, const call_limits& limits,
+                      completion handler) noexcept {
+    std::shared_ptr<queued_call> call;
     try {
-        call = std::make_shared<waiting_call>(what, limits, done);
+        call = std::make_shared<queued_call>(req, limits, handler);
     } catch (...) {
-        done(std::current_exception(), {});
+        handler(std::current_exception(), {});
         return;
     }
     try {
@@ -96,7 +96,7 @@ void call_queue::post(engine& target, const request& what, const call_limits& li
                          "other calls used the lock file until the deadline; try again or allow "
                          "more time");
         });
-        const bool accepted = thread_of(what).try_post([call, deadline, &target, this] {
+        const bool accepted = thread_of(req).try_post([call, deadline, &target, this] {
             deadlines_.cancel(deadline);
             call->run(target);
         });

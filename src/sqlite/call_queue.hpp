@@ -12,11 +12,11 @@ class call_queue {
   public:
     call_queue();
 
-    /// Runs `target.perform(what, limits)` on a thread of the queue and passes the result to
-    /// `done`. If a call is cancelled or its deadline passes while it is queued, it completes at
+    /// Runs `target.execute(req, limits)` on a thread of the queue and passes the result to
+    /// `handler`. If a call is cancelled or its deadline passes while it is queued, it completes at
     /// once.
-    void post(engine& target, const request& what, const call_limits& limits,
-              completion done) noexcept;
+    void post(engine& target, const request& req, const call_limits& limits,
+              completion handler) noexcept;
 
   private:
     [[nodiscard]] background_thread& thread_of(const request& req) noexcept;

@@ -29,35 +29,35 @@ void statement::finalizer::operator()(sqlite3_stmt* handle) const noexcept {
     sqlite3_finalize(handle);
 }
 
-void statement::bind(int place, std::int64_t value) {
-    const int result = sqlite3_bind_int64(handle_.get(), place, value);
+void statement::bind(int index, std::int64_t value) {
+    const int result = sqlite3_bind_int64(handle_.get(), index, value);
     if (result != SQLITE_OK) owner_->fail(result);
 }
 
-void statement::bind(int place, std::string_view value) {
-    const int result = sqlite3_bind_text(handle_.get(), place, value.data(),
+void statement::bind(int index, std::string_view value) {
+    const int result = sqlite3_bind_text(handle_.get(), index, value.data(),
                                          static_cast<int>(value.size()), SQLITE_STATIC);
     if (result != SQLITE_OK) owner_->fail(result);
 }
 
 statement::execution::~execution() {
-    sqlite3_reset(of_.handle_.get());
+    sqlite3_reset(stmt_.handle_.get());
 }
 
 bool statement::execution::step() {
-    const int result = sqlite3_step(of_.handle_.get());
+    const int result = sqlite3_step(stmt_.handle_.get());
     if (result == SQLITE_ROW) return true;
     if (result == SQLITE_DONE) return false;
-    of_.owner_->fail(result);
+    stmt_.owner_->fail(result);
 }
 
 std::int64_t statement::execution::integer(int column) const noexcept {
-    return sqlite3_column_int64(of_.handle_.get(), column);
+    return sqlite3_column_int64(stmt_.handle_.get(), column);
 }
 
 std::string_view statement::execution::text(int column) const noexcept {
-    const auto* bytes = sqlite3_column_text(of_.handle_.get(), column);
-    const int length = sqlite3_column_bytes(of_.handle_.get(), column);
+    const auto* bytes = sqlite3_column_text(stmt_.handle_.get(), column);
+    const int length = sqlite3_column_bytes(stmt_.handle_.get(), column);
     if (bytes == nullptr) return {};
     return {reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(length)};
 }
@@ -84,7 +84,7 @@ void database::closer::operator()(sqlite3* handle) const noexcept {
 }
 
 /// The side files of each main file that this process has open. Used only by engines that hold
-/// their gate, so that it is at rest during a fork.
+/// their connection mutex, so that it is not in use during a fork.
 class database::open_files {
   public:
     /// False if another connection has other side files of the same main file open.
@@ -107,12 +107,12 @@ class database::open_files {
 
   private:
     static std::mutex& mutex() {
-        static auto* const made = new std::mutex;
-        return *made;
+        static auto* const instance = new std::mutex;
+        return *instance;
     }
     static std::multimap<file_id, file_ids>& all() {
-        static auto* const made = new std::multimap<file_id, file_ids>;
-        return *made;
+        static auto* const instance = new std::multimap<file_id, file_ids>;
+        return *instance;
     }
 };
 
@@ -198,7 +198,7 @@ bool database::remember_files() {
     return true;
 }
 
-bool database::is_still_in_place() const noexcept {
+bool database::is_same_file() const noexcept {
     return !files_ || *files_ == current_files();
 }
 
@@ -212,8 +212,8 @@ void database::execute(const std::string& sql) {
 }
 
 std::string database::query(const std::string& sql) {
-    statement asked(*this, sql);
-    auto running = asked.with();
+    statement stmt(*this, sql);
+    auto running = stmt.with();
     return running.step() ? std::string(running.text(0)) : std::string();
 }
 
@@ -279,20 +279,20 @@ void database::fail(int result_code) const {
     }
 }
 
-transaction::transaction(database& on, kind of) : on_(on) {
-    (of == kind::write ? on_.begin_write_ : on_.begin_read_)->run();
+transaction::transaction(database& file, kind mode) : file_(file) {
+    (mode == kind::write ? file_.begin_write_ : file_.begin_read_)->run();
 }
 
 transaction::~transaction() {
-    if (!on_.in_transaction()) return;
+    if (!file_.in_transaction()) return;
     try {
-        on_.rollback_->run();
+        file_.rollback_->run();
     } catch (...) {  // the failure that led here is the one to tell
     }
 }
 
 void transaction::commit() {
-    on_.commit_->run();
+    file_.commit_->run();
 }
 
 }  // namespace syncguard::sqlite

@@ -37,15 +37,15 @@ class statement {
 
       private:
         friend class statement;
-        explicit execution(statement& of) noexcept : of_(of) {}
-        statement& of_;
+        explicit execution(statement& stmt) noexcept : stmt_(stmt) {}
+        statement& stmt_;
     };
 
     /// Starts an execution with `values` bound in order. Text is not copied: it must live as long.
     template <class... Values>
     [[nodiscard]] execution with(const Values&... values) {
-        int place = 0;
-        (bind(++place, values), ...);
+        int index = 0;
+        (bind(++index, values), ...);
         return execution(*this);
     }
 
@@ -62,8 +62,8 @@ class statement {
         void operator()(sqlite3_stmt* handle) const noexcept;
     };
 
-    void bind(int place, std::int64_t value);
-    void bind(int place, std::string_view value);
+    void bind(int index, std::int64_t value);
+    void bind(int index, std::string_view value);
 
     database* owner_;
     std::unique_ptr<sqlite3_stmt, finalizer> handle_;
@@ -100,7 +100,7 @@ class database {
     /// open.
     [[nodiscard]] bool remember_files();
     /// Whether the paths still lead to the files that were remembered.
-    [[nodiscard]] bool is_still_in_place() const noexcept;
+    [[nodiscard]] bool is_same_file() const noexcept;
     /// Throws `lock_error` if the file has hard links: SQLite would keep side files for each name.
     void refuse_hard_links() const;
 
@@ -161,7 +161,7 @@ class transaction {
         write,  ///< Alone from the beginning.
     };
 
-    transaction(database& on, kind of);
+    transaction(database& file, kind mode);
     transaction(const transaction&) = delete;
     transaction& operator=(const transaction&) = delete;
     ~transaction();
@@ -169,7 +169,7 @@ class transaction {
     void commit();
 
   private:
-    database& on_;
+    database& file_;
 };
 
 }  // namespace syncguard::sqlite

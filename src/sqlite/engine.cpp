@@ -24,14 +24,14 @@ namespace {
 
 constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
 
-/// Expired locks are swept out this long after their end, so that whoever comes late to release or
-/// extend one is still told "expired".
+/// Expired locks are swept out this long after their end, so that a late release or
+/// extension is still answered with "expired".
 constexpr milliseconds sweep_guard = time_tolerance + std::chrono::minutes(1);
 
 /// The number of acquisitions between two sweeps. It is less than the number of rows that a sweep
 /// erases, so that expired locks cannot accumulate.
 constexpr unsigned sweep_interval = 64;
-static_assert(sweep_interval < lock_table::most_erased_at_once);
+static_assert(sweep_interval < lock_table::max_erased_at_once);
 
 /// Creates the folders of the default file that are missing, for this user only.
 void create_private_folder(const std::filesystem::path& folder) {
@@ -86,10 +86,10 @@ struct file_was_replaced {};
 /// Likewise, while it was being opened: no lock was read or written.
 struct file_was_replaced_at_open {};
 
-/// Alone in the file that its path leads to.
-class alone_in : public transaction {
+/// Holds the write lock of the file that its path leads to.
+class write_transaction : public transaction {
   public:
-    explicit alone_in(database& file) : transaction(file, kind::write), file_(file) {
+    explicit write_transaction(database& file) : transaction(file, kind::write), file_(file) {
         check_place();
         // The write lock is held: it cannot change before the commit.
         if (!has_current_schema(file_)) throw file_was_replaced{};
@@ -106,7 +106,7 @@ class alone_in : public transaction {
 
   private:
     void check_place() const {
-        if (!file_.is_still_in_place()) throw file_was_replaced{};
+        if (!file_.is_same_file()) throw file_was_replaced{};
     }
 
     database& file_;
@@ -126,23 +126,23 @@ sqlite_engine::session::session(const std::filesystem::path& path, host_clock ho
     locks.emplace(file);
 }
 
-sqlite_engine::sqlite_engine(options store)
-    : clock_(std::move(store.clock)),
-      allow_remote_filesystem_(store.allow_remote_filesystem),
-      owns_folder_(store.path.empty()),
-      path_(owns_folder_ ? default_path() : fixed_path(store.path)),
-      turns_(std::make_unique<gate>()),
-      gate_(std::make_unique<gate>()),
+sqlite_engine::sqlite_engine(options opts)
+    : clock_(std::move(opts.clock)),
+      allow_remote_filesystem_(opts.allow_remote_filesystem),
+      owns_folder_(opts.path.empty()),
+      path_(owns_folder_ ? default_path() : fixed_path(opts.path)),
+      turn_mutex_(std::make_unique<interruptible_mutex>()),
+      connection_mutex_(std::make_unique<interruptible_mutex>()),
       queue_(std::make_unique<call_queue>()),
-      changes_(std::make_unique<file_changes>(path_)) {
+      watcher_(std::make_unique<file_watcher>(path_)) {
     fork_guard::add(*this);
 }
 
 sqlite_engine::~sqlite_engine() {
     // Closed while a fork would still wait for it.
-    gate_->enter();
+    connection_mutex_->lock();
     session_.reset();
-    gate_->leave();
+    connection_mutex_->unlock();
     fork_guard::remove(*this);
 }
 
@@ -151,46 +151,47 @@ backend_capabilities sqlite_engine::capabilities() const noexcept {
             sqlite::capabilities::time_authority};
 }
 
-outcome sqlite_engine::perform(const request& what, const call_limits& limits) {
-    const auto* const acquisition = std::get_if<acquire_request>(&what);
-    if (acquisition == nullptr || acquisition->linger_until <= std::chrono::steady_clock::now()) {
-        return perform_once(what, limits);
+outcome sqlite_engine::execute(const request& req, const call_limits& limits) {
+    const auto* const acquisition = std::get_if<acquire_request>(&req);
+    if (acquisition == nullptr || acquisition->wait_until <= std::chrono::steady_clock::now()) {
+        return execute_once(req, limits);
     }
     return acquire_when_free(*acquisition, limits);
 }
 
-outcome sqlite_engine::acquire_when_free(const acquire_request& what, const call_limits& limits) {
+outcome sqlite_engine::acquire_when_free(const acquire_request& req, const call_limits& limits) {
     while (true) {
-        // First be told of changes, then look: nothing can happen in between.
-        const auto seen = changes_->so_far();
+        // Subscribe to changes first, then try: no change is missed in between.
+        const auto seen = watcher_->version();
         const auto began = lease_clock::now();
-        outcome answer = perform_once(what, limits);
-        answer.attempt_began = began;
+        outcome answer = execute_once(req, limits);
+        answer.attempt_started_at = began;
         if (answer.ok || !seen) return answer;
 
         // If the folder was replaced, changes in the new folder are not reported until it is
         // watched.
         constexpr milliseconds longest_pause = std::chrono::seconds{1};
-        auto until = std::chrono::steady_clock::now() + std::min(*answer.locked_for, longest_pause);
-        until = std::min(until, what.linger_until);
-        changes_->wait_for_more_than(*seen, until, limits.stop);
+        auto until =
+            std::chrono::steady_clock::now() + std::min(*answer.free_within, longest_pause);
+        until = std::min(until, req.wait_until);
+        watcher_->wait_for_change(*seen, until, limits.stop);
         if (limits.stop.stop_requested()) {
             throw lock_error(error_code::aborted, "the operation was cancelled while it waited");
         }
-        if (std::chrono::steady_clock::now() >= what.linger_until) return answer;
+        if (std::chrono::steady_clock::now() >= req.wait_until) return answer;
     }
 }
 
-outcome sqlite_engine::perform_once(const request& req, const call_limits& limits) {
+outcome sqlite_engine::execute_once(const request& req, const call_limits& limits) {
     // Otherwise a signal handler could run while this thread has the turn, the connection or the
     // file's write lock, and renewals would wait for the handler.
     const signals_blocked signals;
-    std::optional<passage> turn;
+    std::optional<interruptible_lock> turn;
     if (!begins_with_a_write(req)) {
         attempt first = try_at_once(req, limits, turn, signals);
         if (auto* const answer = std::get_if<outcome>(&first)) return std::move(*answer);
     }
-    if (!turn) turn.emplace(*turns_, limits, rank_of(req), &signals);
+    if (!turn) turn.emplace(*turn_mutex_, limits, rank_of(req), &signals);
     pacing_.leave_gap_if_due();
     for (int tries = 0;; ++tries) {
         attempt next = try_at_once(req, limits, turn, signals);
@@ -199,31 +200,32 @@ outcome sqlite_engine::perform_once(const request& req, const call_limits& limit
         if (signals.any_pending()) {
             turn.reset();
             signals.receive_pending();
-            turn.emplace(*turns_, limits, rank_of(req), &signals);
+            turn.emplace(*turn_mutex_, limits, rank_of(req), &signals);
         } else {
-            turn->let_higher_ranks_pass(limits);
+            turn->yield_to_higher_ranks(limits);
         }
     }
 }
 
 sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call_limits& limits,
-                                                  std::optional<passage>& turn,
+                                                  std::optional<interruptible_lock>& turn,
                                                   const signals_blocked& signals) {
     // All other writers wait for the call that has the turn, so it passes before lookups, and
     // receives no signals while it waits.
-    const passage alone(*gate_, limits, turn ? precedence::extension : precedence::other,
-                        turn ? nullptr : &signals);
+    const interruptible_lock lock(*connection_mutex_, limits,
+                                  turn ? precedence::extension : precedence::other,
+                                  turn ? nullptr : &signals);
     try {
         session& open = open_session();
         const auto* const acquisition = std::get_if<acquire_request>(&req);
         if (acquisition != nullptr && !turn) {
             if (auto answer = answer_if_locked(open, *acquisition)) return std::move(*answer);
-            if (!turns_->try_enter()) return obstacle::needs_turn;
-            turn.emplace(*turns_, std::adopt_lock, rank_of(req), &signals);
+            if (!turn_mutex_->try_lock()) return obstacle::needs_turn;
+            turn.emplace(*turn_mutex_, std::adopt_lock, rank_of(req), &signals);
             if (pacing_.is_gap_due()) return obstacle::needs_turn;
         }
         outcome answer = std::visit([&](const auto& typed) { return apply(open, typed); }, req);
-        if (acquisition != nullptr && answer.ok) sweep_now_and_then(open);
+        if (acquisition != nullptr && answer.ok) sweep_if_due(open);
         if (turn) pacing_.note_end_of_turn();
         return answer;
     } catch (const file_is_busy&) {
@@ -274,7 +276,7 @@ void sqlite_engine::write_pacing::leave_gap_if_due() {
 
 /// Waits for a short time that grows with each try. Throws when the deadline has passed or stop is
 /// requested.
-void sqlite_engine::pause(obstacle met, int tries, precedence rank,
+void sqlite_engine::pause(obstacle cause, int tries, precedence rank,
                           const call_limits& limits) const {
     using std::chrono::microseconds;
     constexpr microseconds shortest{50};
@@ -295,7 +297,7 @@ void sqlite_engine::pause(obstacle met, int tries, precedence rank,
     }
     if (std::chrono::steady_clock::now() < limits.deadline) return;
     throw lock_error(error_code::network_timeout,
-                     met == obstacle::busy
+                     cause == obstacle::busy
                          ? "other processes kept the lock file '" + path_.string() +
                                "' busy until the deadline; try again or allow more time"
                          : "the lock file '" + path_.string() +
@@ -303,40 +305,40 @@ void sqlite_engine::pause(obstacle met, int tries, precedence rank,
                                "deadline");
 }
 
-void sqlite_engine::start(const request& what, const call_limits& limits,
-                          completion done) noexcept {
-    request at_once = what;
+void sqlite_engine::async_execute(const request& req, const call_limits& limits,
+                                  completion handler) noexcept {
+    request at_once = req;
     // A thread of the queue cannot wait for a lock to become free.
     if (auto* const acquisition = std::get_if<acquire_request>(&at_once)) {
-        acquisition->linger_until = {};
+        acquisition->wait_until = {};
     }
-    queue_->post(*this, at_once, limits, std::move(done));
+    queue_->post(*this, at_once, limits, std::move(handler));
 }
 
 void sqlite_engine::before_fork() {
-    gate_->enter();
+    connection_mutex_->lock();
     session_.reset();
 }
 
 void sqlite_engine::after_fork_in_parent() {
-    gate_->leave();
+    connection_mutex_->unlock();
 }
 
 void sqlite_engine::after_fork_in_child() {
     // Threads of the parent may have been inside these: what they left cannot be used or destroyed.
-    (void)turns_.release();
-    turns_ = std::make_unique<gate>();
-    (void)gate_.release();
-    gate_ = std::make_unique<gate>();
+    (void)turn_mutex_.release();
+    turn_mutex_ = std::make_unique<interruptible_mutex>();
+    (void)connection_mutex_.release();
+    connection_mutex_ = std::make_unique<interruptible_mutex>();
     (void)queue_.release();
     queue_ = std::make_unique<call_queue>();
-    changes_.release()->abandon();
-    changes_ = std::make_unique<file_changes>(path_);
+    watcher_.release()->abandon();
+    watcher_ = std::make_unique<file_watcher>(path_);
 }
 
 sqlite_engine::session& sqlite_engine::open_session() {
     // A file that was removed or replaced is not the one that others use now.
-    if (session_ && !session_->file.is_still_in_place()) throw file_was_replaced{};
+    if (session_ && !session_->file.is_same_file()) throw file_was_replaced{};
     if (!session_) {
         if (owns_folder_) create_private_folder(path_.parent_path());
         check_mount(path_, allow_remote_filesystem_);
@@ -348,16 +350,16 @@ sqlite_engine::session& sqlite_engine::open_session() {
 
 /// Runs after a grant, which must not fail because of it: the next sweep erases what this one could
 /// not.
-void sqlite_engine::sweep_now_and_then(session& open) noexcept {
+void sqlite_engine::sweep_if_due(session& open) noexcept {
     if (acquisitions_until_sweep_-- > 0) return;
     acquisitions_until_sweep_ = sweep_interval;
     try {
         host_time long_gone = open.clock.now();
         long_gone.boot_ms -= sweep_guard.count();
         if (!open.locks->any_ended_before(long_gone)) return;
-        alone_in alone(open.file);
+        write_transaction txn(open.file);
         open.locks->erase_some_ended_before(long_gone);
-        alone.commit();
+        txn.commit();
     } catch (...) {
         if (open.file.in_transaction()) session_.reset();
     }
@@ -384,75 +386,75 @@ std::optional<outcome> sqlite_engine::answer_if_locked(session& open, const acqu
     return std::nullopt;
 }
 
-outcome sqlite_engine::apply(session& open, const acquire_request& what) {
-    const std::string storage_key = make_storage_key("", what.key, budget);
-    alone_in alone(open.file);
+outcome sqlite_engine::apply(session& open, const acquire_request& req) {
+    const std::string storage_key = make_storage_key("", req.key, budget);
+    write_transaction txn(open.file);
     // The clock is read after any waiting, or the lock would begin in the past.
     const host_time at = open.clock.now();
     const unix_time wall_time = open.clock.wall_now();
     const auto held = open.locks->by_key(storage_key);
-    if (const auto life = life_of_other(held, what, at); life > milliseconds(0)) {
+    if (const auto life = life_of_other(held, req, at); life > milliseconds(0)) {
         return outcome::locked(life);
     }
     const auto counter =
-        open.locks->raise_fence(make_fence_key("", storage_key, budget), what.key, held);
+        open.locks->raise_fence(make_fence_key("", storage_key, budget), req.key, held);
     const stored_lock lock{.storage_key = storage_key,
-                           .record = {.key = std::string(what.key),
-                                      .id = what.id,
-                                      .expires_at = wall_time + what.ttl,
+                           .record = {.key = std::string(req.key),
+                                      .id = req.id,
+                                      .expires_at = wall_time + req.ttl,
                                       .acquired_at = wall_time,
                                       .fence = checked_fence(counter)},
-                           .period = at.period(what.ttl)};
+                           .period = at.period(req.ttl)};
     open.locks->put(lock);
-    alone.commit();
+    txn.commit();
     return outcome::granted(lock.record.expires_at, lock.record.fence);
 }
 
-outcome sqlite_engine::apply(session& open, const release_request& what) {
-    alone_in alone(open.file);
-    const auto held = open.locks->by_id(what.id);
-    if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
+outcome sqlite_engine::apply(session& open, const release_request& req) {
+    write_transaction txn(open.file);
+    const auto held = open.locks->by_id(req.id);
+    if (!held || held->record.id != req.id) return outcome::failed(failure_reason::not_found);
     if (!is_live(*held, open.clock)) return outcome::failed(failure_reason::expired);
     open.locks->erase(*held);
-    alone.commit();
-    changes_->announce();
+    txn.commit();
+    watcher_->notify_watchers();
     return outcome::done();
 }
 
-outcome sqlite_engine::apply(session& open, const extend_request& what) {
-    alone_in alone(open.file);
+outcome sqlite_engine::apply(session& open, const extend_request& req) {
+    write_transaction txn(open.file);
     const host_time at = open.clock.now();
-    const auto held = open.locks->by_id(what.id);
-    if (!held || held->record.id != what.id) return outcome::failed(failure_reason::not_found);
+    const auto held = open.locks->by_id(req.id);
+    if (!held || held->record.id != req.id) return outcome::failed(failure_reason::not_found);
     if (remaining_life(held->period, at) <= milliseconds(0)) {
         return outcome::failed(failure_reason::expired);
     }
-    const unix_time expires_at = open.clock.wall_now() + what.ttl;
-    open.locks->set_period(*held, at.period(what.ttl), expires_at);
-    alone.commit();
+    const unix_time expires_at = open.clock.wall_now() + req.ttl;
+    open.locks->set_period(*held, at.period(req.ttl), expires_at);
+    txn.commit();
     return outcome::extended(expires_at);
 }
 
-outcome sqlite_engine::apply(session& open, const is_locked_request& what) {
-    const auto held = open.locks->by_key(make_storage_key("", what.key, budget));
-    return outcome::yes_or_no(held && is_live(*held, open.clock));
+outcome sqlite_engine::apply(session& open, const is_locked_request& req) {
+    const auto held = open.locks->by_key(make_storage_key("", req.key, budget));
+    return outcome::boolean(held && is_live(*held, open.clock));
 }
 
-outcome sqlite_engine::apply(session& open, const key_lookup_request& what) {
-    const auto held = open.locks->by_key(make_storage_key("", what.key, budget));
+outcome sqlite_engine::apply(session& open, const key_lookup_request& req) {
+    const auto held = open.locks->by_key(make_storage_key("", req.key, budget));
     if (!held || !is_live(*held, open.clock)) return outcome::nothing_found();
     return outcome::found(held->record);
 }
 
-outcome sqlite_engine::apply(session& open, const id_lookup_request& what) {
-    const auto held = open.locks->by_id(what.id);
-    if (!held || held->record.id != what.id || !is_live(*held, open.clock)) {
+outcome sqlite_engine::apply(session& open, const id_lookup_request& req) {
+    const auto held = open.locks->by_id(req.id);
+    if (!held || held->record.id != req.id || !is_live(*held, open.clock)) {
         return outcome::nothing_found();
     }
     return outcome::found(held->record);
 }
 
-backend::backend(options store, backend_options common)
-    : basic_backend(std::make_shared<sqlite_engine>(std::move(store)), std::move(common)) {}
+backend::backend(options opts, backend_options common)
+    : basic_backend(std::make_shared<sqlite_engine>(std::move(opts)), std::move(common)) {}
 
 }  // namespace syncguard::sqlite

@@ -23,15 +23,16 @@ namespace syncguard::sqlite {
 /// All threads of a process share one connection, one at a time: SQLite has one writer anyway.
 class sqlite_engine : public engine, private fork_participant {
   public:
-    explicit sqlite_engine(options store);
+    explicit sqlite_engine(options opts);
     ~sqlite_engine() override;
 
     [[nodiscard]] backend_capabilities capabilities() const noexcept override;
-    [[nodiscard]] bool tells_when_free() const noexcept override { return true; }
+    [[nodiscard]] bool supports_waiting() const noexcept override { return true; }
     /// A call that failed is not executed later.
     [[nodiscard]] bool executes_extensions_in_order() const noexcept override { return true; }
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override;
-    void start(const request& what, const call_limits& limits, completion done) noexcept override;
+    [[nodiscard]] outcome execute(const request& req, const call_limits& limits) override;
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override;
 
   private:
     // SQLite keeps book of its file locks in process memory. A child inherits the book but not the
@@ -73,39 +74,41 @@ class sqlite_engine : public engine, private fork_participant {
         std::chrono::steady_clock::time_point last_turn_ended_;
     };
 
-    [[nodiscard]] outcome perform_once(const request& req, const call_limits& limits);
-    [[nodiscard]] outcome acquire_when_free(const acquire_request& what, const call_limits& limits);
+    [[nodiscard]] outcome execute_once(const request& req, const call_limits& limits);
+    [[nodiscard]] outcome acquire_when_free(const acquire_request& req, const call_limits& limits);
     /// Does not wait for other processes. An acquisition without a turn takes one if it is free,
     /// and keeps it.
     [[nodiscard]] attempt try_at_once(const request& req, const call_limits& limits,
-                                      std::optional<passage>& turn, const signals_blocked& signals);
-    void pause(obstacle met, int tries, precedence rank, const call_limits& limits) const;
+                                      std::optional<interruptible_lock>& turn,
+                                      const signals_blocked& signals);
+    void pause(obstacle cause, int tries, precedence rank, const call_limits& limits) const;
     [[nodiscard]] session& open_session();
-    void sweep_now_and_then(session& open) noexcept;
+    void sweep_if_due(session& open) noexcept;
     [[nodiscard]] std::optional<outcome> answer_if_locked(session& open,
                                                           const acquire_request& req);
 
-    outcome apply(session& open, const acquire_request& what);
-    outcome apply(session& open, const release_request& what);
-    outcome apply(session& open, const extend_request& what);
-    outcome apply(session& open, const is_locked_request& what);
-    outcome apply(session& open, const key_lookup_request& what);
-    outcome apply(session& open, const id_lookup_request& what);
+    outcome apply(session& open, const acquire_request& req);
+    outcome apply(session& open, const release_request& req);
+    outcome apply(session& open, const extend_request& req);
+    outcome apply(session& open, const is_locked_request& req);
+    outcome apply(session& open, const key_lookup_request& req);
+    outcome apply(session& open, const id_lookup_request& req);
 
     const wall_clock clock_;
     const bool allow_remote_filesystem_;
     const bool owns_folder_;
     const std::filesystem::path path_;
     unsigned acquisitions_until_sweep_ = 0;
-    /// Writers queue here. They hold the turn while they wait for other processes, without `gate_`.
-    std::unique_ptr<gate> turns_;
-    write_pacing pacing_;  ///< Guarded by `turns_`.
-    /// Guards the connection. A call leaves it before it waits for another process, so that lookups
-    /// and forks do not wait as well.
-    std::unique_ptr<gate> gate_;
+    /// Writers queue here. They hold the turn while they wait for other processes, without
+    /// `connection_mutex_`.
+    std::unique_ptr<interruptible_mutex> turn_mutex_;
+    write_pacing pacing_;  ///< Guarded by `turn_mutex_`.
+    /// Guards the connection. A call unlocks it before it waits for another process, so that
+    /// lookups and forks do not wait as well.
+    std::unique_ptr<interruptible_mutex> connection_mutex_;
     std::unique_ptr<session> session_;
     std::unique_ptr<call_queue> queue_;
-    std::unique_ptr<file_changes> changes_;
+    std::unique_ptr<file_watcher> watcher_;
 };
 
 }  // namespace syncguard::sqlite

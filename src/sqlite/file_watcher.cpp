@@ -48,34 +48,34 @@ bool concerns(std::string_view events, std::string_view file) {
 
 }  // namespace
 
-struct file_changes::shared_state {
+struct file_watcher::shared_state {
     file_handle events{::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
     file_handle end{::eventfd(0, EFD_CLOEXEC)};
     std::mutex mutex;
     std::condition_variable_any changed;
     std::string file_name;
-    count changes = 0;
+    version_number version = 0;
 };
 
-file_changes::file_changes(std::filesystem::path file) : file_(std::move(file)) {}
+file_watcher::file_watcher(std::filesystem::path file) : file_(std::move(file)) {}
 
-file_changes::~file_changes() {
+file_watcher::~file_watcher() {
     if (state_) (void)::eventfd_write(state_->end.get(), 1);
     thread_.end();
 }
 
-void file_changes::abandon() noexcept {
+void file_watcher::abandon() noexcept {
     if (!state_) return;
     state_->events.close();
     state_->end.close();
 }
 
-void file_changes::announce() const noexcept {
-    // If it fails, those who wait look again when their pause is over.
+void file_watcher::notify_watchers() const noexcept {
+    // If it fails, the waiters try again when their pause is over.
     (void)::utimensat(AT_FDCWD, file_.c_str(), nullptr, 0);
 }
 
-std::optional<file_changes::count> file_changes::so_far() {
+std::optional<file_watcher::version_number> file_watcher::version() {
     const std::lock_guard guard(starting_);
     try {
         if ((!state_ && !start()) || !watch_folder()) return std::nullopt;
@@ -83,26 +83,26 @@ std::optional<file_changes::count> file_changes::so_far() {
         return std::nullopt;
     }
     const std::lock_guard counting(state_->mutex);
-    return state_->changes;
+    return state_->version;
 }
 
-void file_changes::wait_for_more_than(count seen, std::chrono::steady_clock::time_point until,
-                                      const std::stop_token& stop) {
+void file_watcher::wait_for_change(version_number seen, std::chrono::steady_clock::time_point until,
+                                   const std::stop_token& stop) {
     std::unique_lock guard(state_->mutex);
-    state_->changed.wait_until(guard, stop, until, [&] { return state_->changes > seen; });
+    state_->changed.wait_until(guard, stop, until, [&] { return state_->version > seen; });
 }
 
-bool file_changes::start() {
-    auto made = std::make_shared<shared_state>();
-    if (made->events.get() < 0 || made->end.get() < 0) return false;
-    thread_.ensure_started("syncguard-watch", [made] { run(made); });
-    state_ = std::move(made);
+bool file_watcher::start() {
+    auto state = std::make_shared<shared_state>();
+    if (state->events.get() < 0 || state->end.get() < 0) return false;
+    thread_.ensure_started("syncguard-watch", [state] { run(state); });
+    state_ = std::move(state);
     return true;
 }
 
 /// Watches the folder, because the file may be replaced. If the path leads to another folder than
 /// at the last call, that folder is watched from now on.
-bool file_changes::watch_folder() {
+bool file_watcher::watch_folder() {
     // For a symbolic link, changes are announced for the file that it leads to.
     const auto real_file = std::filesystem::weakly_canonical(file_);
     const int folder = ::inotify_add_watch(state_->events.get(), real_file.parent_path().c_str(),
@@ -119,7 +119,7 @@ bool file_changes::watch_folder() {
     return true;
 }
 
-void file_changes::run(const std::shared_ptr<shared_state>& state) {
+void file_watcher::run(const std::shared_ptr<shared_state>& state) {
     std::array<pollfd, 2> sources{pollfd{.fd = state->events.get(), .events = POLLIN, .revents = 0},
                                   pollfd{.fd = state->end.get(), .events = POLLIN, .revents = 0}};
     alignas(inotify_event) std::array<char, 16'384> buffer{};
@@ -133,7 +133,7 @@ void file_changes::run(const std::shared_ptr<shared_state>& state) {
             if (!concerns({buffer.data(), static_cast<std::size_t>(length)}, state->file_name)) {
                 continue;
             }
-            ++state->changes;
+            ++state->version;
         }
         state->changed.notify_all();
     }

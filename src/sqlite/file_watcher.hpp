@@ -1,4 +1,4 @@
-/// Tells when a lock was released in a file, by whatever process of this host.
+/// Reports releases of locks in a file by any process of this host (inotify).
 #pragma once
 
 #include "util/owned_thread.hpp"
@@ -14,32 +14,32 @@
 
 namespace syncguard::sqlite {
 
-/// Who has released a lock touches the file, and whoever waits is told of that by the system. A
-/// write is not what to wait for: it comes before the commit that lets others see it.
+/// After a release the engine touches the file, and the system notifies the watchers. They do not
+/// wait for a write: it comes before the commit that makes the release visible.
 ///
 /// The watching begins with the first question, and takes one thread.
 ///
 /// Thread safety: all members may be called concurrently.
-class file_changes {
+class file_watcher {
   public:
-    explicit file_changes(std::filesystem::path file);
-    file_changes(const file_changes&) = delete;
-    file_changes& operator=(const file_changes&) = delete;
-    ~file_changes();
+    explicit file_watcher(std::filesystem::path file);
+    file_watcher(const file_watcher&) = delete;
+    file_watcher& operator=(const file_watcher&) = delete;
+    ~file_watcher();
 
-    /// Tells whoever watches, in all processes.
-    void announce() const noexcept;
+    /// Notifies the watchers in all processes.
+    void notify_watchers() const noexcept;
 
-    using count = std::uint64_t;
+    using version_number = std::uint64_t;
 
     /// The number of reported changes. From now on, changes are reported for the file that the path
     /// leads to now. Nothing if the system does not report changes, because of missing memory or
     /// the user's limit of watches.
-    [[nodiscard]] std::optional<count> so_far();
+    [[nodiscard]] std::optional<version_number> version();
 
-    /// Waits for another, until then at the latest.
-    void wait_for_more_than(count seen, std::chrono::steady_clock::time_point until,
-                            const std::stop_token& stop);
+    /// Waits for a later version, at most until `until`.
+    void wait_for_change(version_number seen, std::chrono::steady_clock::time_point until,
+                         const std::stop_token& stop);
 
     /// In a forked child, which must not read what is meant for its parent: closes what it
     /// inherited. Nothing else can be done with the object there.

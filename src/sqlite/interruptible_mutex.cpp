@@ -10,20 +10,21 @@ namespace syncguard::sqlite {
 
 namespace {
 
-/// A caller that has waited this long enters before callers that come later. Until then they may
-/// overtake it while its thread wakes up: handing over every short operation from thread to thread
-/// would halve the throughput.
-constexpr std::chrono::milliseconds longest_overtaking{1};
+/// A caller that has waited this long locks the mutex before callers that come later. Until then
+/// they may overtake it while its thread wakes up: handing over every short operation from thread
+/// to thread would halve the throughput.
+constexpr std::chrono::milliseconds max_overtaking{1};
 
 /// How long a waiting caller may leave signals pending.
-constexpr std::chrono::milliseconds longest_signal_delay{100};
+constexpr std::chrono::milliseconds max_signal_delay{100};
 
 }  // namespace
 
-void gate::enter(const call_limits& limits, precedence rank, const signals_blocked* signals) {
+void interruptible_mutex::lock(const call_limits& limits, precedence rank,
+                               const signals_blocked* signals) {
     std::unique_lock guard(mutex_);
-    if (!taken_) {
-        taken_ = true;
+    if (!locked_) {
+        locked_ = true;
         return;
     }
     waiter self;
@@ -31,26 +32,26 @@ void gate::enter(const call_limits& limits, precedence rank, const signals_block
     wait(guard, self, rank, limits, signals);
 }
 
-bool gate::try_enter() noexcept {
+bool interruptible_mutex::try_lock() noexcept {
     const std::lock_guard guard(mutex_);
-    const bool is_free = !taken_ && std::all_of(queues_.begin(), queues_.end(),
-                                                [](const auto& each) { return each.empty(); });
-    taken_ = taken_ || is_free;
+    const bool is_free = !locked_ && std::all_of(queues_.begin(), queues_.end(),
+                                                 [](const auto& each) { return each.empty(); });
+    locked_ = locked_ || is_free;
     return is_free;
 }
 
-void gate::enter() {
-    enter({.deadline = std::chrono::steady_clock::time_point::max(), .stop = {}},
-          precedence::extension);
+void interruptible_mutex::lock() {
+    lock({.deadline = std::chrono::steady_clock::time_point::max(), .stop = {}},
+         precedence::extension);
 }
 
-void gate::leave() noexcept {
+void interruptible_mutex::unlock() noexcept {
     const std::lock_guard guard(mutex_);
-    open();
+    hand_over();
 }
 
-void gate::let_higher_ranks_pass(const call_limits& limits, precedence rank,
-                                 const signals_blocked* signals) {
+void interruptible_mutex::yield_to_higher_ranks(const call_limits& limits, precedence rank,
+                                                const signals_blocked* signals) {
     std::unique_lock guard(mutex_);
     const auto higher_end = queues_.begin() + static_cast<std::ptrdiff_t>(rank);
     if (std::all_of(queues_.begin(), higher_end, [](const auto& each) { return each.empty(); })) {
@@ -61,28 +62,28 @@ void gate::let_higher_ranks_pass(const call_limits& limits, precedence rank,
         self.emplace();
         queue_of(rank).push_front(&*self);
     } catch (...) {
-        open();
+        hand_over();
         throw;
     }
-    open();
+    hand_over();
     wait(guard, *self, rank, limits, signals);
 }
 
-void gate::wait(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
-                const call_limits& limits, const signals_blocked* signals) {
+void interruptible_mutex::wait(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
+                               const call_limits& limits, const signals_blocked* signals) {
     using clock = std::chrono::steady_clock;
-    const auto may_enter = [&] {
+    const auto changed = [&] {
         if (self.is_admitted) return true;
-        if (taken_) return false;
-        taken_ = true;
+        if (locked_) return false;
+        locked_ = true;
         std::erase(queue_of(rank), &self);
         return true;
     };
     while (true) {
         const auto until = signals == nullptr
                                ? limits.deadline
-                               : std::min(limits.deadline, clock::now() + longest_signal_delay);
-        if (self.may_enter.wait_until(guard, limits.stop, until, may_enter)) return;
+                               : std::min(limits.deadline, clock::now() + max_signal_delay);
+        if (self.changed.wait_until(guard, limits.stop, until, changed)) return;
         if (limits.stop.stop_requested() || clock::now() >= limits.deadline) break;
         if (signals != nullptr && signals->any_pending()) {
             receive_signals(guard, self, rank, *signals);
@@ -98,33 +99,34 @@ void gate::wait(std::unique_lock<std::mutex>& guard, waiter& self, precedence ra
                      "try again or allow more time");
 }
 
-void gate::receive_signals(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
-                           const signals_blocked& signals) noexcept {
+void interruptible_mutex::receive_signals(std::unique_lock<std::mutex>& guard, waiter& self,
+                                          precedence rank,
+                                          const signals_blocked& signals) noexcept {
     queue outside;
     outside.splice(outside.begin(), queue_of(rank),
                    std::find(queue_of(rank).begin(), queue_of(rank).end(), &self));
     guard.unlock();
     signals.receive_pending();
     guard.lock();
-    auto& line = queue_of(rank);
-    const auto later = std::find_if(line.begin(), line.end(),
+    auto& same_rank = queue_of(rank);
+    const auto later = std::find_if(same_rank.begin(), same_rank.end(),
                                     [&](const waiter* each) { return each->since > self.since; });
-    line.splice(later, outside);
+    same_rank.splice(later, outside);
 }
 
-void gate::open() noexcept {
-    taken_ = false;
+void interruptible_mutex::hand_over() noexcept {
+    locked_ = false;
     const auto first = std::find_if(queues_.begin(), queues_.end(),
                                     [](const auto& each) { return !each.empty(); });
     if (first == queues_.end()) return;
     waiter& next = *first->front();
     if (&*first != &queue_of(precedence::other) ||
-        std::chrono::steady_clock::now() - next.since >= longest_overtaking) {
-        taken_ = true;
+        std::chrono::steady_clock::now() - next.since >= max_overtaking) {
+        locked_ = true;
         next.is_admitted = true;
         first->pop_front();
     }
-    next.may_enter.notify_one();
+    next.changed.notify_one();
 }
 
 }  // namespace syncguard::sqlite

@@ -1,5 +1,5 @@
-/// A mutex with three priorities and time limits: extensions enter before releases, and releases
-/// before all others; callers of the same priority enter in the order of their arrival.
+/// A mutex with three priorities and time limits: extensions lock it before releases, and releases
+/// before all others; callers of the same priority lock it in the order of their arrival.
 #pragma once
 
 #include "util/library_thread.hpp"
@@ -16,30 +16,28 @@ namespace syncguard::sqlite {
 
 enum class precedence { extension, release, other };
 
-///
-/// A caller should block signals from before it enters until it has left: nobody else enters while
-/// its thread runs a signal handler. With `signals`, it receives them while it waits, outside the
-/// queue, and then has its former place again.
-class gate {
+/// A caller should block signals from before it locks the mutex until it has unlocked it: no other
+/// caller can lock it while its thread runs a signal handler. With `signals`, it receives them
+/// while it waits, outside the queue, and then has its former place again.
+class interruptible_mutex {
   public:
     /// Throws `lock_error`: `network_timeout` or `aborted`.
-    void enter(const call_limits& limits, precedence rank,
-               const signals_blocked* signals = nullptr);
-    /// False if another caller is inside or waits.
-    [[nodiscard]] bool try_enter() noexcept;
-    /// Enters before all waiting callers, without a time limit.
-    void enter();
-    void leave() noexcept;
+    void lock(const call_limits& limits, precedence rank, const signals_blocked* signals = nullptr);
+    /// False if another caller is locked or waits.
+    [[nodiscard]] bool try_lock() noexcept;
+    /// Locks before all waiting callers, without a time limit.
+    void lock();
+    void unlock() noexcept;
 
-    /// If callers of a higher rank wait, leaves the gate, lets them pass, and enters again as the
-    /// first of its own rank. Throws as `enter` does; then the gate has been left.
-    void let_higher_ranks_pass(const call_limits& limits, precedence rank,
+    /// If callers of a higher rank wait, unlocks, lets them pass, and locks again as the first
+    /// caller of its own rank. Throws as `lock` does; then the mutex is not locked.
+    void yield_to_higher_ranks(const call_limits& limits, precedence rank,
                                const signals_blocked* signals = nullptr);
 
   private:
     struct waiter {
         const std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
-        std::condition_variable_any may_enter;
+        std::condition_variable_any changed;
         bool is_admitted = false;
     };
     using queue = std::list<waiter*>;
@@ -54,41 +52,41 @@ class gate {
     void receive_signals(std::unique_lock<std::mutex>& guard, waiter& self, precedence rank,
                          const signals_blocked& signals) noexcept;
     /// With the mutex locked.
-    void open() noexcept;
+    void hand_over() noexcept;
 
     std::mutex mutex_;
-    bool taken_ = false;
+    bool locked_ = false;
     std::array<queue, 3> queues_;
 };
 
-/// Inside the gate for a scope.
-class passage {
+/// Holds the mutex for a scope.
+class interruptible_lock {
   public:
-    passage(gate& through, const call_limits& limits, precedence rank,
-            const signals_blocked* signals = nullptr)
-        : through_(through), rank_(rank), signals_(signals) {
-        through_.enter(limits, rank, signals);
+    interruptible_lock(interruptible_mutex& mutex, const call_limits& limits, precedence rank,
+                       const signals_blocked* signals = nullptr)
+        : mutex_(mutex), rank_(rank), signals_(signals) {
+        mutex_.lock(limits, rank, signals);
     }
-    passage(gate& through, std::adopt_lock_t /*is inside*/, precedence rank,
-            const signals_blocked* signals = nullptr) noexcept
-        : through_(through), rank_(rank), signals_(signals) {}
-    passage(const passage&) = delete;
-    passage& operator=(const passage&) = delete;
-    ~passage() {
-        if (is_inside_) through_.leave();
+    interruptible_lock(interruptible_mutex& mutex, std::adopt_lock_t /*is locked*/, precedence rank,
+                       const signals_blocked* signals = nullptr) noexcept
+        : mutex_(mutex), rank_(rank), signals_(signals) {}
+    interruptible_lock(const interruptible_lock&) = delete;
+    interruptible_lock& operator=(const interruptible_lock&) = delete;
+    ~interruptible_lock() {
+        if (is_locked_) mutex_.unlock();
     }
 
-    void let_higher_ranks_pass(const call_limits& limits) {
-        is_inside_ = false;
-        through_.let_higher_ranks_pass(limits, rank_, signals_);
-        is_inside_ = true;
+    void yield_to_higher_ranks(const call_limits& limits) {
+        is_locked_ = false;
+        mutex_.yield_to_higher_ranks(limits, rank_, signals_);
+        is_locked_ = true;
     }
 
   private:
-    gate& through_;
+    interruptible_mutex& mutex_;
     const precedence rank_;
     const signals_blocked* const signals_;
-    bool is_inside_ = true;
+    bool is_locked_ = true;
 };
 
 }  // namespace syncguard::sqlite

@@ -19,7 +19,7 @@ unix_time from_ms(std::int64_t ms) noexcept {
 /// Keys of locks that ended before ?1, and of locks of another boot than ?2. Reads a limited number
 /// of rows from each end of the index.
 std::string some_ended() {
-    const std::string limit = std::to_string(lock_table::most_erased_at_once / 2);
+    const std::string limit = std::to_string(lock_table::max_erased_at_once / 2);
     return "SELECT key FROM (SELECT key FROM syncguard_locks_v2 WHERE ends_boot_ms < ?1 "
            "ORDER BY ends_boot_ms LIMIT " +
            limit +

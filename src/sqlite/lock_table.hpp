@@ -46,7 +46,7 @@ class lock_table {
     /// another boot that have the latest ends. Other locks of another boot are erased when
     /// `boot_ms` passes their ends. Reads no more rows than it may erase.
     void erase_some_ended_before(const host_time& time);
-    static constexpr int most_erased_at_once = 100;
+    static constexpr int max_erased_at_once = 100;
 
   private:
     [[nodiscard]] std::optional<stored_lock> read(statement::execution row) const;

@@ -8,7 +8,7 @@
 namespace syncguard {
 
 struct background_thread::shared_state {
-    explicit shared_state(std::size_t most) : capacity(most) {}
+    explicit shared_state(std::size_t max_queued) : capacity(max_queued) {}
 
     const std::size_t capacity;
     std::mutex mutex;
@@ -23,7 +23,7 @@ background_thread::background_thread(const char* name, std::size_t capacity)
     : name_(name), state_(std::make_shared<shared_state>(capacity)) {}
 
 background_thread::~background_thread() {
-    if (!thread_.is_left_behind()) {
+    if (!thread_.belongs_to_parent()) {
         {
             const std::lock_guard guard(state_->mutex);
             state_->ending = true;
@@ -34,7 +34,7 @@ background_thread::~background_thread() {
 }
 
 bool background_thread::try_post(std::function<void()> task) {
-    if (thread_.is_left_behind()) return false;
+    if (thread_.belongs_to_parent()) return false;
     {
         const std::lock_guard guard(state_->mutex);
         if (state_->queue.size() >= state_->capacity) return false;
@@ -47,7 +47,7 @@ bool background_thread::try_post(std::function<void()> task) {
 }
 
 bool background_thread::flush(milliseconds timeout) {
-    if (thread_.is_left_behind()) return false;
+    if (thread_.belongs_to_parent()) return false;
     std::unique_lock guard(state_->mutex);
     const std::uint64_t target = state_->posted;
     return state_->changed.wait_for(guard, bounded_wait(timeout),
@@ -55,7 +55,7 @@ bool background_thread::flush(milliseconds timeout) {
 }
 
 std::size_t background_thread::end_within(milliseconds grace) noexcept {
-    if (thread_.is_left_behind()) return 0;
+    if (thread_.belongs_to_parent()) return 0;
     const auto deadline = std::chrono::steady_clock::now() + bounded_wait(grace);
     std::deque<std::function<void()>> dropped;
     {

@@ -32,12 +32,12 @@ std::atomic<page_state>* make_wiped_page() noexcept {
 /// Never unmapped: leases may be used until the process ends.
 std::atomic<page_state>* wiped_page() noexcept {
     static auto* const page = [] {
-        auto* made = make_wiped_page();
-        if (made == nullptr) {
+        auto* created = make_wiped_page();
+        if (created == nullptr) {
             ::pthread_atfork(nullptr, nullptr,
                              [] { generation.fetch_add(1, std::memory_order_relaxed); });
         }
-        return made;
+        return created;
     }();
     return page;
 }

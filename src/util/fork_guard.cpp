@@ -34,7 +34,7 @@ void note_handled_fork() noexcept {
 fork_registry& registry() {
     // Never destroyed: a fork can happen while the program's statics are destroyed.
     static auto* const instance = [] {
-        auto* made = new fork_registry;
+        auto* created = new fork_registry;
         // It may register a child handler, which must run before ours: child handlers run in the
         // order of their registration.
         (void)fork_generation();
@@ -55,7 +55,7 @@ fork_registry& registry() {
                     if (fork_guard::covers(generation)) participant->after_fork_in_child();
                 registry().mutex.unlock();
             });
-        return made;
+        return created;
     }();
     return *instance;
 }
@@ -63,15 +63,15 @@ fork_registry& registry() {
 }  // namespace
 
 void fork_guard::add(fork_participant& participant) {
-    auto& known = registry();
-    const std::lock_guard guard(known.mutex);
-    known.participants.insert_or_assign(&participant, fork_generation());
+    auto& instance = registry();
+    const std::lock_guard guard(instance.mutex);
+    instance.participants.insert_or_assign(&participant, fork_generation());
 }
 
 void fork_guard::remove(fork_participant& participant) noexcept {
-    auto& known = registry();
-    const std::lock_guard guard(known.mutex);
-    known.participants.erase(&participant);
+    auto& instance = registry();
+    const std::lock_guard guard(instance.mutex);
+    instance.participants.erase(&participant);
 }
 
 bool fork_guard::covers(std::uint32_t generation) noexcept {

@@ -45,11 +45,11 @@ void handler_threads::submit(handler_task& task, urgency level) noexcept {
     task.queue_ = level == urgency::stop_request ? &stop_requests_ : &handlers_;
     task.queue_->push_back(task);
     const bool has_enough_idle = idle_ >= stop_requests_.size() + handlers_.size();
-    if (idle_ == 0 || (!has_enough_idle && idle_ + busy_ < usual_threads)) start_spare_thread();
+    if (idle_ == 0 || (!has_enough_idle && idle_ + busy_ < base_threads)) start_spare_thread();
     changed_.notify_one();
 }
 
-bool handler_threads::withdraw(handler_task& task) noexcept {
+bool handler_threads::cancel(handler_task& task) noexcept {
     const std::lock_guard guard(mutex_);
     if (!task.is_linked()) return false;
     task.queue_->erase(task.queue_->iterator_to(task));
@@ -80,13 +80,13 @@ void handler_threads::wait_until_allowed(std::unique_lock<std::mutex>& guard) {
         const bool must_wait_for_stop = queue == &handlers_ && stopping_ > stuck_stopping_;
         if (queue == nullptr) {
             changed_.wait(guard);
-        } else if (busy_ < most_busy_ && !must_wait_for_stop) {
+        } else if (busy_ < max_busy_ && !must_wait_for_stop) {
             return;
-        } else if (const auto stuck_at = last_taken_ + patience; clock::now() < stuck_at) {
+        } else if (const auto stuck_at = last_taken_ + stall_timeout; clock::now() < stuck_at) {
             changed_.wait_until(guard, stuck_at);
         } else {
             stuck_stopping_ = stopping_;
-            if (busy_ >= most_busy_) most_busy_ *= 2;
+            if (busy_ >= max_busy_) max_busy_ *= 2;
         }
     }
 }
@@ -112,8 +112,8 @@ void handler_threads::run() {
         if (requests_stop) stuck_stopping_ = std::min(stuck_stopping_, --stopping_);
         --busy_;
         ++idle_;
-        if (next_queue() == nullptr) most_busy_ = busy_ + usual_threads;
-    } while (idle_ <= usual_threads);
+        if (next_queue() == nullptr) max_busy_ = busy_ + base_threads;
+    } while (idle_ <= base_threads);
     --idle_;
 }
 

@@ -30,8 +30,8 @@ class handler_task : public boost::intrusive::list_base_hook<> {
 
 /// Thread pool that grows while its tasks block. A handler may block until another handler has run,
 /// so no task may wait for another one to return: if all threads are busy and none has taken a task
-/// for `patience`, more threads are started. All stop requests return before handlers begin, except
-/// stop requests that block for `patience`.
+/// for `stall_timeout`, more threads are started. All stop requests return before handlers begin,
+/// except stop requests that block for `stall_timeout`.
 ///
 /// Never destroyed: its threads run as long as the process.
 ///
@@ -47,7 +47,7 @@ class handler_threads {
 
     /// Removes a task from its queue. False if a thread has already taken it, or if it was not
     /// submitted.
-    bool withdraw(handler_task& task) noexcept;
+    bool cancel(handler_task& task) noexcept;
 
     /// Submits a function. Throws `std::bad_alloc`.
     template <class Function>
@@ -92,8 +92,8 @@ class handler_threads {
     void wait_until_allowed(std::unique_lock<std::mutex>& guard);
     [[nodiscard]] task_queue* next_queue() noexcept;
 
-    static constexpr std::size_t usual_threads = 4;
-    static constexpr std::chrono::milliseconds patience{10};
+    static constexpr std::size_t base_threads = 4;
+    static constexpr std::chrono::milliseconds stall_timeout{10};
 
     std::mutex mutex_;
     std::condition_variable changed_;
@@ -102,8 +102,8 @@ class handler_threads {
     int batches_ = 0;
     std::size_t idle_ = 0;
     std::size_t busy_ = 0;
-    std::size_t most_busy_ = usual_threads;  ///< Doubled while no thread takes a task.
-    std::size_t stopping_ = 0;               ///< Threads that request stop.
+    std::size_t max_busy_ = base_threads;  ///< Doubled while no thread takes a task.
+    std::size_t stopping_ = 0;             ///< Threads that request stop.
     std::size_t stuck_stopping_ = 0;  ///< Threads of `stopping_` that handlers do not wait for.
     std::chrono::steady_clock::time_point last_taken_{};
 };

@@ -15,10 +15,10 @@ namespace {
 /// does not return. Most of them are about to end, and the process waits for them before its
 /// libraries clean up: OpenSSL, for example, frees its per-thread data, and must not do so while a
 /// thread does the same.
-class stragglers {
+class detached_threads {
   public:
-    static stragglers& of_this_process() {
-        static auto* const all = new stragglers;
+    static detached_threads& instance() {
+        static auto* const all = new detached_threads;
         return *all;
     }
 
@@ -54,9 +54,9 @@ class stragglers {
 
     using threads = std::list<late_thread>;
 
-    stragglers() {
+    detached_threads() {
         // Made after a thread did its work, so what its libraries registered comes after this.
-        (void)std::atexit([] { of_this_process().wait_for_all(); });
+        (void)std::atexit([] { instance().wait_for_all(); });
     }
 
     void wait_for_all() {
@@ -65,13 +65,13 @@ class stragglers {
             const std::lock_guard guard(mutex_);
             last.swap(threads_);
         }
-        const auto until = std::chrono::steady_clock::now() + patience_at_exit;
+        const auto until = std::chrono::steady_clock::now() + max_wait_at_exit;
         for (auto& each : last) {
             if (!each.join_by(until)) each.thread.detach();
         }
     }
 
-    static constexpr std::chrono::seconds patience_at_exit{1};
+    static constexpr std::chrono::seconds max_wait_at_exit{1};
     std::mutex mutex_;
     threads threads_;
 };
@@ -80,25 +80,25 @@ class stragglers {
 
 owned_thread::owned_thread() : process_(fork_generation()) {}
 
-bool owned_thread::is_left_behind() const noexcept {
+bool owned_thread::belongs_to_parent() const noexcept {
     return process_ != fork_generation();
 }
 
 void owned_thread::end_by(std::chrono::steady_clock::time_point deadline) {
-    const bool must_wait =
-        thread_.joinable() && !is_left_behind() && thread_.get_id() != std::this_thread::get_id();
+    const bool must_wait = thread_.joinable() && !belongs_to_parent() &&
+                           thread_.get_id() != std::this_thread::get_id();
     if (must_wait && body_ended_.wait_until(deadline) != std::future_status::ready) {
-        stragglers::of_this_process().add(std::move(thread_), std::move(body_ended_));
+        detached_threads::instance().add(std::move(thread_), std::move(body_ended_));
     }
     end();
 }
 
 void owned_thread::end() {
     if (!thread_.joinable()) return;
-    if (is_left_behind()) {
+    if (belongs_to_parent()) {
         thread_.detach();
     } else if (thread_.get_id() == std::this_thread::get_id()) {
-        stragglers::of_this_process().add(std::move(thread_), std::move(body_ended_));
+        detached_threads::instance().add(std::move(thread_), std::move(body_ended_));
     } else {
         thread_.join();
     }

@@ -1,5 +1,5 @@
-/// A thread that belongs to an object and must not outlive it, with the two cases in which nobody
-/// can wait for it.
+/// A thread that belongs to an object and must not outlive it, with the two cases in which its
+/// owner cannot wait for it.
 #pragma once
 
 #include "util/library_thread.hpp"
@@ -32,7 +32,7 @@ class owned_thread {
     /// In a forked child the thread does not exist, although the parent's has left its traces: a
     /// mutex may be locked for ever. What the thread shares is never destroyed there, because its
     /// own reference is never given up.
-    [[nodiscard]] bool is_left_behind() const noexcept;
+    [[nodiscard]] bool belongs_to_parent() const noexcept;
 
     [[nodiscard]] bool is_current() const noexcept {
         return thread_.get_id() == std::this_thread::get_id();

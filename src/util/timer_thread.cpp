@@ -10,7 +10,7 @@ namespace syncguard {
 
 struct timer_thread::shared_state {
     struct entry {
-        ticket which;
+        ticket id;
         std::function<void()> task;
     };
     using timeline = std::multimap<clock::time_point, entry>;
@@ -26,7 +26,7 @@ struct timer_thread::shared_state {
 timer_thread::timer_thread() : state_(std::make_shared<shared_state>()) {}
 
 timer_thread::~timer_thread() {
-    if (!thread_.is_left_behind()) {
+    if (!thread_.belongs_to_parent()) {
         {
             const std::lock_guard guard(state_->mutex);
             state_->ending = true;
@@ -39,17 +39,17 @@ timer_thread::~timer_thread() {
 timer_thread::ticket timer_thread::schedule(clock::time_point due, std::function<void()> task) {
     const std::lock_guard guard(state_->mutex);
     thread_.ensure_started("syncguard-timer", [state = state_] { run(state); });
-    const ticket which = ++state_->last;
-    const auto place = state_->tasks.emplace(due, shared_state::entry{which, std::move(task)});
-    state_->by_ticket.emplace(which, place);
-    if (place == state_->tasks.begin()) state_->changed.notify_all();
-    return which;
+    const ticket id = ++state_->last;
+    const auto position = state_->tasks.emplace(due, shared_state::entry{id, std::move(task)});
+    state_->by_ticket.emplace(id, position);
+    if (position == state_->tasks.begin()) state_->changed.notify_all();
+    return id;
 }
 
-void timer_thread::cancel(ticket which) noexcept {
+void timer_thread::cancel(ticket id) noexcept {
     std::function<void()> dropped;
     const std::lock_guard guard(state_->mutex);
-    const auto found = state_->by_ticket.find(which);
+    const auto found = state_->by_ticket.find(id);
     if (found == state_->by_ticket.end()) return;
     dropped = std::move(found->second->second.task);
     state_->tasks.erase(found->second);
@@ -70,7 +70,7 @@ void timer_thread::run(const std::shared_ptr<shared_state>& state) {
             continue;
         }
         auto task = std::move(next->second.task);
-        state->by_ticket.erase(next->second.which);
+        state->by_ticket.erase(next->second.id);
         state->tasks.erase(next);
         guard.unlock();
         task();

@@ -29,7 +29,7 @@ class timer_thread {
     ticket schedule(clock::time_point due, std::function<void()> task);
 
     /// Forgets a task that has not begun; does nothing for others.
-    void cancel(ticket which) noexcept;
+    void cancel(ticket id) noexcept;
 
   private:
     struct shared_state;

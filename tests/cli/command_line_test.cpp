@@ -64,7 +64,7 @@ class busy_file {
     sqlite3* file_ = nullptr;
 };
 
-TEST_F(command_line, a_busy_store_is_not_taken_for_somebody_who_holds_the_lock) {
+TEST_F(command_line, a_busy_store_is_not_taken_for_a_held_lock) {
     ASSERT_EQ(1, syncguard({"status", "k"}).exit_code);
     const busy_file busy(database());
     const auto result = syncguard({"run", "k", "-w", "0.2", "-E", "9", "--", "true"});

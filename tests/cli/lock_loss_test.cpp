@@ -42,17 +42,17 @@ TEST_F(lock_loss, ends_the_command_with_sigterm_and_exit_code_79) {
     EXPECT_TRUE(std::filesystem::exists(file("terminated")));
 }
 
-TEST_F(lock_loss, is_told_in_json_with_its_cause) {
+TEST_F(lock_loss, is_reported_in_json_with_its_cause) {
     const auto run =
         start_script({"--ttl", "1s", "--json", "k"}, "echo $SYNCGUARD_LOCK_ID > id; exec sleep 60");
     EXPECT_EQ(0, syncguard({"release", await_file("id")}).exit_code);
     const auto result = run->wait();
     EXPECT_EQ(79, result.exit_code);
-    const auto told = json_of(result.out);
-    EXPECT_FALSE(told.at("ok").as_bool());
-    EXPECT_EQ("lost", told.at("reason").as_string());
-    EXPECT_EQ("it was released by somebody else, or the store lost it",
-              told.at("cause").as_string());
+    const auto answer = json_of(result.out);
+    EXPECT_FALSE(answer.at("ok").as_bool());
+    EXPECT_EQ("lost", answer.at("reason").as_string());
+    EXPECT_EQ("it was released by another client, or the store lost it",
+              answer.at("cause").as_string());
 }
 
 TEST_F(lock_loss, kills_a_command_that_ignores_sigterm_before_the_ttl_ends) {
@@ -158,11 +158,11 @@ TEST_F(lock_loss, during_a_stop_of_run_is_noticed_when_it_goes_on) {
     const auto result = run->wait();
     EXPECT_EQ(79, result.exit_code);
     EXPECT_TRUE(is_gone(pid));
-    // What belongs to somebody else now stays theirs.
+    // The lock that another client has by now stays.
     EXPECT_EQ(0, syncguard({"status", "k"}).exit_code);
 }
 
-TEST_F(lock_loss, is_told_even_if_the_command_ended_by_itself_meanwhile) {
+TEST_F(lock_loss, is_reported_even_if_the_command_ended_by_itself_meanwhile) {
     const auto run =
         start_script({"--ttl", "1s", "k"}, "echo $$ > pid; until [ -e go ]; do sleep 0.02; done");
     const auto pid = std::stoi(await_file("pid"));
@@ -174,7 +174,7 @@ TEST_F(lock_loss, is_told_even_if_the_command_ended_by_itself_meanwhile) {
     EXPECT_EQ(79, run->wait().exit_code);
 }
 
-TEST_F(lock_loss, that_nobody_noticed_is_told_when_the_command_ends) {
+TEST_F(lock_loss, that_was_not_noticed_is_reported_when_the_command_ends) {
     const auto run = start_script({"--ttl", "1h", "k"},
                                   "echo $SYNCGUARD_LOCK_ID > id\n"
                                   "until [ -e go ]; do sleep 0.02; done; exit 5");

@@ -9,10 +9,10 @@ class lookup_command : public command_test {};
 
 TEST_F(lookup_command, shows_hashes_only) {
     const auto id = hold("secret-key");
-    for (const std::vector<std::string>& which :
+    for (const std::vector<std::string>& selector :
          {std::vector<std::string>{"lookup", "--key", "secret-key"},
           std::vector<std::string>{"lookup", "--id", id}}) {
-        const auto result = syncguard(which);
+        const auto result = syncguard(selector);
         EXPECT_EQ(0, result.exit_code);
         EXPECT_EQ(24U, labelled(result.out, "key-hash").size());
         EXPECT_EQ(24U, labelled(result.out, "lock-id-hash").size());

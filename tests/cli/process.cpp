@@ -15,9 +15,9 @@ namespace syncguard::cli::test {
 
 namespace {
 
-std::filesystem::path unused_file(const std::filesystem::path& folder, const char* what) {
+std::filesystem::path unused_file(const std::filesystem::path& folder, const char* suffix) {
     static int count = 0;
-    return folder / (std::to_string(++count) + "." + what);
+    return folder / (std::to_string(++count) + "." + suffix);
 }
 
 void redirect(const std::filesystem::path& file, int flags, int target) {

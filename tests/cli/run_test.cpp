@@ -14,7 +14,7 @@ namespace syncguard::cli::test {
 namespace {
 
 /// For scripts: goes on when the test says so.
-constexpr auto until_told = "until [ -e go ]; do sleep 0.02; done\n";
+constexpr auto until_signalled = "until [ -e go ]; do sleep 0.02; done\n";
 
 class run_command : public command_test {};
 
@@ -24,7 +24,7 @@ TEST_F(run_command, ends_with_the_exit_code_of_the_command_and_says_nothing_itse
     EXPECT_EQ("", result.out + result.err);
 }
 
-TEST_F(run_command, in_json_tells_at_the_end_what_it_held_and_how_the_command_ended) {
+TEST_F(run_command, in_json_reports_at_the_end_what_it_held_and_how_the_command_ended) {
     const auto result = syncguard({"run", "k", "--json", "--", "sh", "-c", "exit 7"});
     EXPECT_EQ(7, result.exit_code);
     const auto answer = json_of(result.out);
@@ -47,7 +47,7 @@ TEST_F(run_command, ends_with_128_plus_the_signal_that_killed_the_command) {
 }
 
 TEST_F(run_command, holds_the_lock_while_the_command_runs) {
-    const auto running = start_script({"k"}, std::string("echo > has\n") + until_told);
+    const auto running = start_script({"k"}, std::string("echo > has\n") + until_signalled);
     (void)await_file("has");
     EXPECT_EQ(0, syncguard({"status", "k"}).exit_code);
     EXPECT_EQ(75, syncguard({"acquire", "k"}).exit_code);
@@ -134,7 +134,7 @@ TEST_F(run_command, waits_fractions_of_seconds) {
     EXPECT_GE(std::chrono::steady_clock::now() - began, milliseconds{350});
 }
 
-TEST_F(run_command, uses_another_exit_code_for_conflicts_if_told) {
+TEST_F(run_command, uses_another_exit_code_for_conflicts_if_configured) {
     (void)hold("k");
     EXPECT_EQ(9, syncguard({"run", "-n", "-E", "9", "k", "--", "true"}).exit_code);
     EXPECT_EQ(0, syncguard({"run", "-n", "--conflict-exit-code=0", "k", "--", "false"}).exit_code);
@@ -142,8 +142,8 @@ TEST_F(run_command, uses_another_exit_code_for_conflicts_if_told) {
 }
 
 TEST_F(run_command, waits_for_its_turn) {
-    const auto first = start_script(
-        {"k"}, std::string("echo $SYNCGUARD_FENCE > first\n") + until_told + "echo > first_done");
+    const auto first = start_script({"k"}, std::string("echo $SYNCGUARD_FENCE > first\n") +
+                                               until_signalled + "echo > first_done");
     const auto first_fence = await_file("first");
     const auto second = start_script({"k"}, "[ -e first_done ] && echo $SYNCGUARD_FENCE > second");
     EXPECT_EQ(75, syncguard({"run", "-w", "0.3", "k", "--", "true"}).exit_code);
@@ -215,7 +215,8 @@ TEST_F(run_command, goes_on_waiting_when_an_ignored_signal_comes) {
 }
 
 TEST_F(run_command, warns_but_keeps_the_exit_code_if_the_release_fails) {
-    const auto running = start_script({"k"}, std::string("echo > has\n") + until_told + "exit 4");
+    const auto running =
+        start_script({"k"}, std::string("echo > has\n") + until_signalled + "exit 4");
     (void)await_file("has");
     syncguard::test::sqlite_connection other_program(database());
     other_program.run("BEGIN IMMEDIATE");

@@ -22,30 +22,30 @@ namespace asio = boost::asio;
 
 namespace {
 
-class blocking_door : public door {
+class blocking_form : public api_form {
   public:
-    any_result acquire(const any_backend& on, std::string_view key, acquire_options options,
+    any_result acquire(const any_backend& locks, std::string_view key, acquire_options options,
                        std::stop_token stop) override {
-        return on.acquire(key, options, std::move(stop));
+        return locks.acquire(key, options, std::move(stop));
     }
-    release_result release(const any_backend& on, std::string_view id,
+    release_result release(const any_backend& locks, std::string_view id,
                            std::stop_token stop) override {
-        return on.release(id, {}, std::move(stop));
+        return locks.release(id, {}, std::move(stop));
     }
-    extend_result extend(const any_backend& on, std::string_view id, extend_options options,
+    extend_result extend(const any_backend& locks, std::string_view id, extend_options options,
                          std::stop_token stop) override {
-        return on.extend(id, options, std::move(stop));
+        return locks.extend(id, options, std::move(stop));
     }
-    bool is_locked(const any_backend& on, std::string_view key, std::stop_token stop) override {
-        return on.is_locked(key, {}, std::move(stop));
+    bool is_locked(const any_backend& locks, std::string_view key, std::stop_token stop) override {
+        return locks.is_locked(key, {}, std::move(stop));
     }
-    std::optional<any_info> lookup(const any_backend& on, key_lookup which,
+    std::optional<any_info> lookup(const any_backend& locks, key_lookup query,
                                    std::stop_token stop) override {
-        return on.lookup(which, {}, std::move(stop));
+        return locks.lookup(query, {}, std::move(stop));
     }
-    std::optional<any_info> lookup(const any_backend& on, ownership_lookup which,
+    std::optional<any_info> lookup(const any_backend& locks, ownership_lookup query,
                                    std::stop_token stop) override {
-        return on.lookup(which, {}, std::move(stop));
+        return locks.lookup(query, {}, std::move(stop));
     }
     release_result release(any_lease& held) override { return held.release(); }
     extend_result extend(any_lease& held, extend_options options) override {
@@ -94,34 +94,34 @@ class io_thread {
     std::thread thread_;
 };
 
-class future_door : public door {
+class future_form : public api_form {
   public:
-    any_result acquire(const any_backend& on, std::string_view key, acquire_options options,
+    any_result acquire(const any_backend& locks, std::string_view key, acquire_options options,
                        std::stop_token stop) override {
         return io_.call<any_result>(
-            stop, [&](auto token) { return async_acquire(on, key, options, token); });
+            stop, [&](auto token) { return async_acquire(locks, key, options, token); });
     }
-    release_result release(const any_backend& on, std::string_view id,
+    release_result release(const any_backend& locks, std::string_view id,
                            std::stop_token stop) override {
         return io_.call<release_result>(
-            stop, [&](auto token) { return async_release(on, id, {}, token); });
+            stop, [&](auto token) { return async_release(locks, id, {}, token); });
     }
-    extend_result extend(const any_backend& on, std::string_view id, extend_options options,
+    extend_result extend(const any_backend& locks, std::string_view id, extend_options options,
                          std::stop_token stop) override {
         return io_.call<extend_result>(
-            stop, [&](auto token) { return async_extend(on, id, options, token); });
+            stop, [&](auto token) { return async_extend(locks, id, options, token); });
     }
-    bool is_locked(const any_backend& on, std::string_view key, std::stop_token stop) override {
+    bool is_locked(const any_backend& locks, std::string_view key, std::stop_token stop) override {
         return io_.call<bool>(stop,
-                              [&](auto token) { return async_is_locked(on, key, {}, token); });
+                              [&](auto token) { return async_is_locked(locks, key, {}, token); });
     }
-    std::optional<any_info> lookup(const any_backend& on, key_lookup which,
+    std::optional<any_info> lookup(const any_backend& locks, key_lookup query,
                                    std::stop_token stop) override {
-        return look(on, which, stop);
+        return look(locks, query, stop);
     }
-    std::optional<any_info> lookup(const any_backend& on, ownership_lookup which,
+    std::optional<any_info> lookup(const any_backend& locks, ownership_lookup query,
                                    std::stop_token stop) override {
-        return look(on, which, stop);
+        return look(locks, query, stop);
     }
     release_result release(any_lease& held) override {
         return io_.call<release_result>({},
@@ -133,48 +133,49 @@ class future_door : public door {
     }
 
   private:
-    template <class Which>
-    std::optional<any_info> look(const any_backend& on, Which which, const std::stop_token& stop) {
+    template <class Query>
+    std::optional<any_info> look(const any_backend& locks, Query query,
+                                 const std::stop_token& stop) {
         return io_.call<std::optional<any_info>>(
-            stop, [&](auto token) { return async_lookup(on, which, {}, token); });
+            stop, [&](auto token) { return async_lookup(locks, query, {}, token); });
     }
 
     io_thread io_;
 };
 
 /// Each operation is awaited inside a coroutine.
-class coroutine_door : public door {
+class coroutine_form : public api_form {
   public:
-    any_result acquire(const any_backend& on, std::string_view key, acquire_options options,
+    any_result acquire(const any_backend& locks, std::string_view key, acquire_options options,
                        std::stop_token stop) override {
-        return await<any_result>(stop, [=, &on]() -> asio::awaitable<any_result> {
-            co_return co_await async_acquire(on, key, options, asio::use_awaitable);
+        return await<any_result>(stop, [=, &locks]() -> asio::awaitable<any_result> {
+            co_return co_await async_acquire(locks, key, options, asio::use_awaitable);
         });
     }
-    release_result release(const any_backend& on, std::string_view id,
+    release_result release(const any_backend& locks, std::string_view id,
                            std::stop_token stop) override {
-        return await<release_result>(stop, [=, &on]() -> asio::awaitable<release_result> {
-            co_return co_await async_release(on, id, {}, asio::use_awaitable);
+        return await<release_result>(stop, [=, &locks]() -> asio::awaitable<release_result> {
+            co_return co_await async_release(locks, id, {}, asio::use_awaitable);
         });
     }
-    extend_result extend(const any_backend& on, std::string_view id, extend_options options,
+    extend_result extend(const any_backend& locks, std::string_view id, extend_options options,
                          std::stop_token stop) override {
-        return await<extend_result>(stop, [=, &on]() -> asio::awaitable<extend_result> {
-            co_return co_await async_extend(on, id, options, asio::use_awaitable);
+        return await<extend_result>(stop, [=, &locks]() -> asio::awaitable<extend_result> {
+            co_return co_await async_extend(locks, id, options, asio::use_awaitable);
         });
     }
-    bool is_locked(const any_backend& on, std::string_view key, std::stop_token stop) override {
-        return await<bool>(stop, [=, &on]() -> asio::awaitable<bool> {
-            co_return co_await async_is_locked(on, key, {}, asio::use_awaitable);
+    bool is_locked(const any_backend& locks, std::string_view key, std::stop_token stop) override {
+        return await<bool>(stop, [=, &locks]() -> asio::awaitable<bool> {
+            co_return co_await async_is_locked(locks, key, {}, asio::use_awaitable);
         });
     }
-    std::optional<any_info> lookup(const any_backend& on, key_lookup which,
+    std::optional<any_info> lookup(const any_backend& locks, key_lookup query,
                                    std::stop_token stop) override {
-        return look(on, which, stop);
+        return look(locks, query, stop);
     }
-    std::optional<any_info> lookup(const any_backend& on, ownership_lookup which,
+    std::optional<any_info> lookup(const any_backend& locks, ownership_lookup query,
                                    std::stop_token stop) override {
-        return look(on, which, stop);
+        return look(locks, query, stop);
     }
     release_result release(any_lease& held) override {
         return await<release_result>({}, [&held]() -> asio::awaitable<release_result> {
@@ -195,11 +196,12 @@ class coroutine_door : public door {
         });
     }
 
-    template <class Which>
-    std::optional<any_info> look(const any_backend& on, Which which, const std::stop_token& stop) {
+    template <class Query>
+    std::optional<any_info> look(const any_backend& locks, Query query,
+                                 const std::stop_token& stop) {
         return await<std::optional<any_info>>(
-            stop, [=, &on]() -> asio::awaitable<std::optional<any_info>> {
-                co_return co_await async_lookup(on, which, {}, asio::use_awaitable);
+            stop, [=, &locks]() -> asio::awaitable<std::optional<any_info>> {
+                co_return co_await async_lookup(locks, query, {}, asio::use_awaitable);
             });
     }
 
@@ -208,11 +210,11 @@ class coroutine_door : public door {
 
 }  // namespace
 
-std::vector<door_kind> all_doors() {
+std::vector<api_form_kind> all_api_forms() {
     return {
-        {"blocking", [] { return std::make_unique<blocking_door>(); }},
-        {"future", [] { return std::make_unique<future_door>(); }},
-        {"coroutine", [] { return std::make_unique<coroutine_door>(); }},
+        {"blocking", [] { return std::make_unique<blocking_form>(); }},
+        {"future", [] { return std::make_unique<future_form>(); }},
+        {"coroutine", [] { return std::make_unique<coroutine_form>(); }},
     };
 }
 

@@ -1,4 +1,4 @@
-/// The ways into an operation: the contract holds through each of them.
+/// API forms: blocking, future, coroutine. The contract holds for each of them.
 #pragma once
 
 #include <syncguard/backend.hpp>
@@ -19,37 +19,38 @@ using any_lease = lease<any_capabilities>;
 using any_info = lock_info<any_capabilities>;
 
 /// Performs an operation and waits for its result; throws what the operation fails with.
-class door {
+class api_form {
   public:
-    door() = default;
-    door(const door&) = delete;
-    door& operator=(const door&) = delete;
-    virtual ~door() = default;
+    api_form() = default;
+    api_form(const api_form&) = delete;
+    api_form& operator=(const api_form&) = delete;
+    virtual ~api_form() = default;
 
-    virtual any_result acquire(const any_backend& on, std::string_view key, acquire_options options,
-                               std::stop_token stop) = 0;
-    virtual release_result release(const any_backend& on, std::string_view id,
+    virtual any_result acquire(const any_backend& locks, std::string_view key,
+                               acquire_options options, std::stop_token stop) = 0;
+    virtual release_result release(const any_backend& locks, std::string_view id,
                                    std::stop_token stop) = 0;
-    virtual extend_result extend(const any_backend& on, std::string_view id, extend_options options,
-                                 std::stop_token stop) = 0;
-    virtual bool is_locked(const any_backend& on, std::string_view key, std::stop_token stop) = 0;
-    virtual std::optional<any_info> lookup(const any_backend& on, key_lookup which,
+    virtual extend_result extend(const any_backend& locks, std::string_view id,
+                                 extend_options options, std::stop_token stop) = 0;
+    virtual bool is_locked(const any_backend& locks, std::string_view key,
+                           std::stop_token stop) = 0;
+    virtual std::optional<any_info> lookup(const any_backend& locks, key_lookup query,
                                            std::stop_token stop) = 0;
-    virtual std::optional<any_info> lookup(const any_backend& on, ownership_lookup which,
+    virtual std::optional<any_info> lookup(const any_backend& locks, ownership_lookup query,
                                            std::stop_token stop) = 0;
     virtual release_result release(any_lease& held) = 0;
     virtual extend_result extend(any_lease& held, extend_options options) = 0;
 };
 
-struct door_kind {
+struct api_form_kind {
     std::string name;
-    std::function<std::unique_ptr<door>()> make;
+    std::function<std::unique_ptr<api_form>()> make;
 
-    friend std::ostream& operator<<(std::ostream& out, const door_kind& kind) {
+    friend std::ostream& operator<<(std::ostream& out, const api_form_kind& kind) {
         return out << kind.name;
     }
 };
 
-[[nodiscard]] std::vector<door_kind> all_doors();
+[[nodiscard]] std::vector<api_form_kind> all_api_forms();
 
 }  // namespace syncguard::test

@@ -22,13 +22,13 @@ namespace {
 
 namespace asio = boost::asio;
 
-class asynchronous : public testing::TestWithParam<store_kind> {
+class asynchronous : public testing::TestWithParam<engine_kind> {
   protected:
-    std::unique_ptr<store> store_ = GetParam().make();
-    any_backend locks_ = store_->open();
+    std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
+    any_backend locks_ = fixture_->open();
 };
 
-SYNCGUARD_RUN_ON_STORES(asynchronous, all_stores());
+SYNCGUARD_RUN_ON_ENGINES(asynchronous, all_engines());
 
 TEST_P(asynchronous, a_callback_runs_on_its_executor_and_never_inside_the_call) {
     asio::io_context io;
@@ -90,7 +90,7 @@ TEST_P(asynchronous, the_backend_may_go_while_its_call_is_under_way) {
     asio::io_context io;
     bool called = false;
     {
-        const any_backend brief = store_->open();
+        const any_backend brief = fixture_->open();
         async_acquire(brief, "k", {},
                       asio::bind_executor(io, [&](std::exception_ptr failure, any_result result) {
                           EXPECT_FALSE(failure);
@@ -115,7 +115,7 @@ TEST_P(asynchronous, a_deferred_operation_starts_when_it_is_asked_to) {
     EXPECT_TRUE(called);
 }
 
-TEST_P(asynchronous, a_lease_that_nobody_keeps_is_released_in_the_background) {
+TEST_P(asynchronous, a_lease_that_no_handler_keeps_is_released_in_the_background) {
     asio::io_context io;
     async_acquire(locks_, "k", {}, asio::bind_executor(io, [](std::exception_ptr, any_result) {}));
     io.run();

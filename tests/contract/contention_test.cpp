@@ -27,9 +27,9 @@ TEST_P(contention, of_many_threads_at_most_one_holds_the_lock_and_fences_are_in_
         std::vector<std::jthread> workers;
         for (int i = 0; i < threads; ++i) {
             workers.emplace_back([&] {
-                const auto door = std::get<1>(GetParam()).make();
+                const auto form = std::get<1>(GetParam()).make();
                 for (int granted = 0; granted < grants_each;) {
-                    auto lease = door->acquire(locks_, "k", {.ttl = 60s}, {});
+                    auto lease = form->acquire(locks_, "k", {.ttl = 60s}, {});
                     if (!lease) {
                         std::this_thread::yield();
                         continue;
@@ -40,7 +40,7 @@ TEST_P(contention, of_many_threads_at_most_one_holds_the_lock_and_fences_are_in_
                         in_order_of_grant.push_back(lease->fence());
                     }
                     --inside;
-                    if (!door->release(*lease).ok) ++violations;
+                    if (!form->release(*lease).ok) ++violations;
                     ++granted;
                 }
             });
@@ -81,14 +81,14 @@ bool update_shared_file(const std::filesystem::path& path, const fence& token) {
     return true;
 }
 
-class process_contention : public testing::TestWithParam<store_kind> {
+class process_contention : public testing::TestWithParam<engine_kind> {
   protected:
-    std::unique_ptr<store> store_ = GetParam().make();
+    std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
 };
 
 // A build with the memory engine alone has no store for it.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(process_contention);
-SYNCGUARD_RUN_ON_STORES(process_contention, shared_stores());
+SYNCGUARD_RUN_ON_ENGINES(process_contention, shared_engines());
 
 TEST_P(process_contention, no_update_is_lost_and_the_resource_sees_rising_fences) {
     constexpr int processes = 4;
@@ -99,7 +99,7 @@ TEST_P(process_contention, no_update_is_lost_and_the_resource_sees_rising_fences
         std::vector<std::unique_ptr<child_process>> children;
         for (int i = 0; i < processes; ++i) {
             children.push_back(std::make_unique<child_process>([&] {
-                const auto locks = connect(store_->url());
+                const auto locks = connect(fixture_->url());
                 for (int update = 0; update < updates_each; ++update) {
                     bool in_order = false;
                     lock(locks, "k",

@@ -10,18 +10,18 @@ namespace syncguard::test {
 
 namespace {
 
-class memory_store : public store {
+class memory_fixture : public engine_fixture {
   public:
     any_backend open(backend_options options) override {
         if (!engine_) {
             memory::backend first(
                 {.clock = clock_.as_wall_clock(), .fences_start_after = counter_});
-            engine_ = detail::access::core(first).store();
+            engine_ = detail::access::core(first).backing_engine();
         }
         return any_backend(engine_, std::move(options));
     }
     [[nodiscard]] unix_time now() const override { return clock_.now(); }
-    void advance(milliseconds by) override { clock_.advance(by); }
+    void advance(milliseconds step) override { clock_.advance(step); }
     void set_fence_counter(const std::string& /*key*/, std::uint64_t counter) override {
         counter_ = counter;
     }
@@ -35,32 +35,32 @@ class memory_store : public store {
 
 }  // namespace
 
-std::vector<store_kind> all_stores() {
-    std::vector<store_kind> stores = {
-        {"memory", false, [] { return std::make_unique<memory_store>(); }},
+std::vector<engine_kind> all_engines() {
+    std::vector<engine_kind> engines = {
+        {"memory", false, [] { return std::make_unique<memory_fixture>(); }},
 #ifdef SYNCGUARD_WITH_POSTGRES
-        {"postgres", true, &make_postgres_store},
+        {"postgres", true, &make_postgres_fixture},
 #endif
 #ifdef SYNCGUARD_WITH_REDIS
-        {"redis", true, &make_redis_store},
+        {"redis", true, &make_redis_fixture},
 #endif
 #ifdef SYNCGUARD_WITH_SQLITE
-        {"sqlite", true, &make_sqlite_store},
+        {"sqlite", true, &make_sqlite_fixture},
 #endif
     };
 #ifdef SYNCGUARD_WITH_FIRESTORE
     // Where it is missing, the test that would start it says so.
     if (firestore_can_be_tested()) {
-        stores.push_back({"firestore", true, &make_firestore_store, false});
+        engines.push_back({"firestore", true, &make_firestore_fixture, false});
     }
 #endif
-    return stores;
+    return engines;
 }
 
-std::vector<store_kind> shared_stores() {
-    auto stores = all_stores();
-    std::erase_if(stores, [](const store_kind& kind) { return !kind.shared_between_processes; });
-    return stores;
+std::vector<engine_kind> shared_engines() {
+    auto engines = all_engines();
+    std::erase_if(engines, [](const engine_kind& kind) { return !kind.shared_between_processes; });
+    return engines;
 }
 
 }  // namespace syncguard::test

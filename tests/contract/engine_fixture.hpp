@@ -1,5 +1,5 @@
 /// What an engine provides to be held to the contract. A new engine joins by adding one of these to
-/// `all_stores()`.
+/// `all_engines()`.
 #pragma once
 
 #include <syncguard/backend.hpp>
@@ -13,20 +13,20 @@
 
 namespace syncguard::test {
 
-/// One store, fresh for each test.
-class store {
+/// An engine with a store of its own for each test.
+class engine_fixture {
   public:
-    store() = default;
-    store(const store&) = delete;
-    store& operator=(const store&) = delete;
-    virtual ~store() = default;
+    engine_fixture() = default;
+    engine_fixture(const engine_fixture&) = delete;
+    engine_fixture& operator=(const engine_fixture&) = delete;
+    virtual ~engine_fixture() = default;
 
     /// A handle on this store. Every call gives another handle on the same locks.
     [[nodiscard]] virtual any_backend open(backend_options options = {}) = 0;
 
     /// The store's time, and a way to let it pass.
     [[nodiscard]] virtual unix_time now() const = 0;
-    virtual void advance(milliseconds by) = 0;
+    virtual void advance(milliseconds step) = 0;
 
     /// How long after its end a lock is still respected: it lives until `expires_at + grace() -
     /// 1ms` and is gone at `expires_at + grace()`.
@@ -52,29 +52,29 @@ class store {
     [[nodiscard]] virtual std::string url() = 0;
 };
 
-struct store_kind {
+struct engine_kind {
     std::string name;
     bool shared_between_processes;
-    std::function<std::unique_ptr<store>()> make;
-    /// Whether those who wait for a lock are told when it becomes free.
-    bool tells_when_free = true;
+    std::function<std::unique_ptr<engine_fixture>()> make;
+    /// Whether waiting callers are notified when a lock becomes free.
+    bool supports_waiting = true;
 
-    friend std::ostream& operator<<(std::ostream& out, const store_kind& kind) {
+    friend std::ostream& operator<<(std::ostream& out, const engine_kind& kind) {
         return out << kind.name;
     }
 };
 
 /// Where that engine is built.
-[[nodiscard]] std::unique_ptr<store> make_firestore_store();
+[[nodiscard]] std::unique_ptr<engine_fixture> make_firestore_fixture();
 /// Whether there is a server for it.
 [[nodiscard]] bool firestore_can_be_tested();
-[[nodiscard]] std::unique_ptr<store> make_postgres_store();
-[[nodiscard]] std::unique_ptr<store> make_redis_store();
-[[nodiscard]] std::unique_ptr<store> make_sqlite_store();
+[[nodiscard]] std::unique_ptr<engine_fixture> make_postgres_fixture();
+[[nodiscard]] std::unique_ptr<engine_fixture> make_redis_fixture();
+[[nodiscard]] std::unique_ptr<engine_fixture> make_sqlite_fixture();
 
-[[nodiscard]] std::vector<store_kind> all_stores();
+[[nodiscard]] std::vector<engine_kind> all_engines();
 
 /// Those that several processes can use at once.
-[[nodiscard]] std::vector<store_kind> shared_stores();
+[[nodiscard]] std::vector<engine_kind> shared_engines();
 
 }  // namespace syncguard::test

@@ -28,14 +28,14 @@ TEST_P(fences, the_first_is_one_and_each_grant_is_greater_also_as_text) {
         EXPECT_GT(lease->fence(), last);
         EXPECT_GT(lease->fence().to_string(), last.to_string());
         last = lease->fence();
-        ASSERT_TRUE(door_->release(*lease).ok);
+        ASSERT_TRUE(form_->release(*lease).ok);
     }
 }
 
 TEST_P(fences, they_go_on_after_expiry) {
     const auto before = acquire("k", 10s);
     ASSERT_TRUE(before);
-    store_->advance(10s + store_->grace());
+    fixture_->advance(10s + fixture_->grace());
     const auto after = acquire("k", 10s);
     ASSERT_TRUE(after);
     EXPECT_GT(after->fence(), before->fence());
@@ -48,8 +48,8 @@ class lost_counters : public contract {
         for (int i = 0; i < 4; ++i)
             (void)release(take("k"));
         (void)take("k", 10s);
-        if (!store_->delete_fence_counter("k")) return false;
-        store_->advance(10s + time_tolerance);
+        if (!fixture_->delete_fence_counter("k")) return false;
+        fixture_->advance(10s + time_tolerance);
         return true;
     }
 };
@@ -62,13 +62,13 @@ TEST_P(lost_counters, the_next_fence_is_greater_than_that_of_the_expired_lock) {
         auto lease = acquire("k");
         ASSERT_TRUE(lease);
         EXPECT_EQ(lease->fence().str(), expected);
-        ASSERT_TRUE(door_->release(*lease).ok);
+        ASSERT_TRUE(form_->release(*lease).ok);
     }
 }
 
 TEST_P(lost_counters, a_counter_that_was_set_back_is_raised_to_the_fence_of_the_expired_lock) {
     if (!lose_counter()) return;
-    store_->set_fence_counter("k", 2);
+    fixture_->set_fence_counter("k", 2);
     auto lease = acquire("k");
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000006");
@@ -76,7 +76,7 @@ TEST_P(lost_counters, a_counter_that_was_set_back_is_raised_to_the_fence_of_the_
 
 TEST_P(lost_counters, a_counter_beyond_the_fence_of_the_expired_lock_is_kept) {
     if (!lose_counter()) return;
-    store_->set_fence_counter("k", 40);
+    fixture_->set_fence_counter("k", 40);
     auto lease = acquire("k");
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000041");
@@ -95,7 +95,7 @@ TEST_P(fences, a_contended_attempt_spends_none) {
     ASSERT_TRUE(held);
     for (int i = 0; i < 10; ++i)
         ASSERT_FALSE(acquire("k"));
-    ASSERT_TRUE(door_->release(*held).ok);
+    ASSERT_TRUE(form_->release(*held).ok);
     auto next = acquire("k");
     ASSERT_TRUE(next);
     EXPECT_EQ(next->fence().str(), "000000000000002");
@@ -112,40 +112,40 @@ class fence_limits : public contract {
   protected:
     /// A handle on a store whose counter for "k" stands at `counter`, collecting warnings.
     any_backend with_counter(std::uint64_t counter) {
-        store_->set_fence_counter("k", counter);
-        return store_->open({.on_warning = [told = told_](std::string_view message) {
-            const std::lock_guard guard(told->mutex);
-            told->warnings.emplace_back(message);
+        fixture_->set_fence_counter("k", counter);
+        return fixture_->open({.on_warning = [log = log_](std::string_view message) {
+            const std::lock_guard guard(log->mutex);
+            log->warnings.emplace_back(message);
         }});
     }
     [[nodiscard]] std::vector<std::string> warnings() const {
         await_begun_handlers();
-        const std::lock_guard guard(told_->mutex);
-        return told_->warnings;
+        const std::lock_guard guard(log_->mutex);
+        return log_->warnings;
     }
 
     // A fresh store: the one of the base class has been opened already.
-    void SetUp() override { store_ = std::get<0>(GetParam()).make(); }
+    void SetUp() override { fixture_ = std::get<0>(GetParam()).make(); }
 
     /// Handlers may be called after the test has ended.
-    struct told {
+    struct warning_log {
         std::mutex mutex;
         std::vector<std::string> warnings;
     };
-    std::shared_ptr<told> told_ = std::make_shared<told>();
+    std::shared_ptr<warning_log> log_ = std::make_shared<warning_log>();
 };
 
 SYNCGUARD_RUN_CONTRACT(fence_limits);
 
 TEST_P(fence_limits, up_to_the_warning_mark_nothing_is_said) {
     const any_backend locks = with_counter(fence::warn_counter - 1);
-    ASSERT_TRUE(door_->acquire(locks, "k", {}, {}));
+    ASSERT_TRUE(form_->acquire(locks, "k", {}, {}));
     EXPECT_TRUE(warnings().empty());
 }
 
 TEST_P(fence_limits, beyond_the_warning_mark_each_grant_warns_without_naming_the_key) {
     const any_backend locks = with_counter(fence::warn_counter);
-    auto lease = door_->acquire(locks, "k", {}, {});
+    auto lease = form_->acquire(locks, "k", {}, {});
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "090000000000001");
     ASSERT_TRUE(eventually([&] { return !warnings().empty(); }));
@@ -157,21 +157,21 @@ TEST_P(fence_limits, beyond_the_warning_mark_each_grant_warns_without_naming_the
 }
 
 TEST_P(fence_limits, a_warning_handler_may_wait_until_the_call_has_returned) {
-    store_->set_fence_counter("k", fence::warn_counter);
+    fixture_->set_fence_counter("k", fence::warn_counter);
     std::promise<void> returned;
     const auto has_returned = std::make_shared<std::promise<bool>>();
-    const any_backend locks = store_->open(
+    const any_backend locks = fixture_->open(
         {.on_warning = [has_returned, after = returned.get_future().share()](std::string_view) {
             has_returned->set_value(after.wait_for(5s) == std::future_status::ready);
         }});
-    EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+    EXPECT_TRUE(form_->acquire(locks, "k", {}, {}));
     returned.set_value();
     EXPECT_TRUE(has_returned->get_future().get());
 }
 
 TEST_P(fence_limits, the_last_token_is_granted) {
     const any_backend locks = with_counter(fence::max_counter - 1);
-    auto lease = door_->acquire(locks, "k", {}, {});
+    auto lease = form_->acquire(locks, "k", {}, {});
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "900000000000000");
 }
@@ -179,9 +179,9 @@ TEST_P(fence_limits, the_last_token_is_granted) {
 TEST_P(fence_limits, beyond_the_last_token_acquisition_fails_and_leaves_nothing_locked) {
     const any_backend locks = with_counter(fence::max_counter);
     for (int i = 0; i < 3; ++i) {
-        expect_error(error_code::internal, [&] { (void)door_->acquire(locks, "k", {}, {}); });
-        EXPECT_FALSE(door_->is_locked(locks, "k", {}));
-        EXPECT_FALSE(door_->lookup(locks, key_lookup{"k"}, {}));
+        expect_error(error_code::internal, [&] { (void)form_->acquire(locks, "k", {}, {}); });
+        EXPECT_FALSE(form_->is_locked(locks, "k", {}));
+        EXPECT_FALSE(form_->lookup(locks, key_lookup{"k"}, {}));
     }
 }
 

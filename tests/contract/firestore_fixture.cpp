@@ -10,7 +10,7 @@ namespace syncguard::test {
 
 namespace {
 
-class firestore_store : public store {
+class firestore_fixture : public engine_fixture {
   public:
     any_backend open(backend_options options) override {
         return firestore::backend({.project = project_.name(),
@@ -19,7 +19,7 @@ class firestore_store : public store {
                                   std::move(options));
     }
     [[nodiscard]] unix_time now() const override { return clock_.now(); }
-    void advance(milliseconds by) override { clock_.advance(by); }
+    void advance(milliseconds step) override { clock_.advance(step); }
     void set_fence_counter(const std::string& key, std::uint64_t counter) override {
         project_.put("fence_counters", "fence:" + key,
                      R"({"fence":{"stringValue":")" + fence::from_counter(counter).to_string() +
@@ -38,8 +38,8 @@ class firestore_store : public store {
 
 }  // namespace
 
-std::unique_ptr<store> make_firestore_store() {
-    return std::make_unique<firestore_store>();
+std::unique_ptr<engine_fixture> make_firestore_fixture() {
+    return std::make_unique<firestore_fixture>();
 }
 
 bool firestore_can_be_tested() {

@@ -74,7 +74,7 @@ class stopped_threads {
     std::atomic<int> running_handlers_{0};
 };
 
-class kept_lease : public testing::TestWithParam<store_kind> {
+class kept_lease : public testing::TestWithParam<engine_kind> {
   protected:
     static constexpr milliseconds ttl = 3s;
     static inline const std::array<std::string, 2> wanted{"wanted:1", "wanted:2"};
@@ -113,7 +113,7 @@ class kept_lease : public testing::TestWithParam<store_kind> {
         return end_of_name != std::string::npos && line.substr(end_of_name).starts_with(") S");
     }
     void lock_wanted_keys() {
-        const auto others = store_->open();
+        const auto others = fixture_->open();
         for (const auto& key : wanted)
             (void)others.acquire(key, {.ttl = 10min})->detach();
     }
@@ -123,19 +123,19 @@ class kept_lease : public testing::TestWithParam<store_kind> {
         return lease.valid();
     }
 
-    std::unique_ptr<store> store_ = GetParam().make();
-    any_backend locks_ = store_->open();
-    loss_recorder told_;
+    std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
+    any_backend locks_ = fixture_->open();
+    loss_recorder losses_;
 };
 
-SYNCGUARD_RUN_ON_STORES(kept_lease, all_stores());
+SYNCGUARD_RUN_ON_ENGINES(kept_lease, all_engines());
 
 TEST_P(kept_lease, is_renewed_while_threads_that_waited_before_it_are_stopped_by_their_handlers) {
     lock_wanted_keys();
     auto waiting = waiting_threads();
     auto lease = locks_.acquire("kept", {.ttl = ttl});
     ASSERT_TRUE(lease);
-    lease->on_lost(told_.handler());
+    lease->on_lost(losses_.handler());
     lease->keep_alive();
     // The thread that performs the I/O hands over after its current step, at the latest for the
     // first renewal.
@@ -147,14 +147,14 @@ TEST_P(kept_lease, is_renewed_while_threads_that_waited_before_it_are_stopped_by
             stopped.stop(each);
         EXPECT_TRUE(lasts(*lease, ttl + 1s));
     }
-    EXPECT_FALSE(told_.any());
+    EXPECT_FALSE(losses_.any());
 }
 
 TEST_P(kept_lease, is_renewed_while_threads_that_waited_after_it_are_stopped_by_their_handlers) {
     lock_wanted_keys();
     auto lease = locks_.acquire("kept", {.ttl = ttl});
     ASSERT_TRUE(lease);
-    lease->on_lost(told_.handler());
+    lease->on_lost(losses_.handler());
     lease->keep_alive();
     auto waiting = waiting_threads();
     {
@@ -163,7 +163,7 @@ TEST_P(kept_lease, is_renewed_while_threads_that_waited_after_it_are_stopped_by_
             stopped.stop(each);
         EXPECT_TRUE(lasts(*lease, ttl + 1s));
     }
-    EXPECT_FALSE(told_.any());
+    EXPECT_FALSE(losses_.any());
 }
 
 TEST_P(kept_lease, that_is_released_leaves_the_io_to_callers_again) {

@@ -16,7 +16,7 @@ TEST_P(lifecycle, a_free_key_is_granted_with_id_fence_and_the_stores_own_expiry)
     EXPECT_TRUE(lock_id::is_valid(lease->lock_id()));
     EXPECT_EQ(lease->key(), "invoice:7");
     EXPECT_EQ(lease->fence().str().size(), 15U);
-    EXPECT_EQ(lease->expires_at(), store_->now() + 30s);
+    EXPECT_EQ(lease->expires_at(), fixture_->now() + 30s);
     EXPECT_TRUE(lease->valid());
     EXPECT_GT(lease->remaining(), 29s);
     EXPECT_LE(lease->remaining(), 30s);
@@ -27,11 +27,11 @@ TEST_P(lifecycle, a_held_key_is_locked_for_everyone_through_every_handle) {
     ASSERT_TRUE(lease);
     EXPECT_TRUE(is_locked("k"));
 
-    const any_backend other = store_->open();
-    auto second = door_->acquire(other, "k", {}, {});
+    const any_backend other = fixture_->open();
+    auto second = form_->acquire(other, "k", {}, {});
     EXPECT_FALSE(second);
     EXPECT_EQ(second.reason(), failure_reason::locked);
-    EXPECT_TRUE(door_->is_locked(other, "k", {}));
+    EXPECT_TRUE(form_->is_locked(other, "k", {}));
 }
 
 TEST_P(lifecycle, keys_do_not_disturb_each_other) {
@@ -39,7 +39,7 @@ TEST_P(lifecycle, keys_do_not_disturb_each_other) {
     auto b = acquire("b");
     ASSERT_TRUE(a);
     ASSERT_TRUE(b);
-    EXPECT_TRUE(door_->release(*a).ok);
+    EXPECT_TRUE(form_->release(*a).ok);
     EXPECT_FALSE(is_locked("a"));
     EXPECT_TRUE(is_locked("b"));
 }
@@ -73,15 +73,15 @@ TEST_P(lifecycle, an_old_id_never_frees_or_extends_the_next_owners_lock) {
 
 TEST_P(lifecycle, extend_replaces_the_remaining_time_and_does_not_add_to_it) {
     const auto id = take("k", 30s);
-    store_->advance(10s);
+    fixture_->advance(10s);
     const auto longer = extend(id, 60s);
     ASSERT_TRUE(longer.ok);
-    EXPECT_EQ(longer.expires_at, store_->now() + 60s);
+    EXPECT_EQ(longer.expires_at, fixture_->now() + 60s);
 
     const auto shorter = extend(id, 1s);
     ASSERT_TRUE(shorter.ok);
-    EXPECT_EQ(shorter.expires_at, store_->now() + 1s);
-    EXPECT_EQ(lookup_id(id)->expires_at, store_->now() + 1s);
+    EXPECT_EQ(shorter.expires_at, fixture_->now() + 1s);
+    EXPECT_EQ(lookup_id(id)->expires_at, fixture_->now() + 1s);
 }
 
 TEST_P(lifecycle, extend_of_an_unknown_id_creates_nothing) {
@@ -92,16 +92,16 @@ TEST_P(lifecycle, extend_of_an_unknown_id_creates_nothing) {
 TEST_P(lifecycle, a_lease_extends_and_releases_itself) {
     auto lease = acquire("k", 5s);
     ASSERT_TRUE(lease);
-    const auto extended = door_->extend(*lease, {.ttl = 60s});
+    const auto extended = form_->extend(*lease, {.ttl = 60s});
     ASSERT_TRUE(extended.ok);
     EXPECT_EQ(lease->expires_at(), extended.expires_at);
     EXPECT_GT(lease->remaining(), 50s);
 
-    EXPECT_TRUE(door_->release(*lease).ok);
+    EXPECT_TRUE(form_->release(*lease).ok);
     EXPECT_FALSE(lease->valid());
     EXPECT_EQ(lease->remaining(), 0ms);
-    EXPECT_FALSE(door_->release(*lease).ok);
-    EXPECT_FALSE(door_->extend(*lease, {}).ok);
+    EXPECT_FALSE(form_->release(*lease).ok);
+    EXPECT_FALSE(form_->extend(*lease, {}).ok);
     EXPECT_FALSE(is_locked("k"));
 }
 
@@ -109,7 +109,7 @@ TEST_P(lifecycle, a_lease_that_learns_of_its_loss_is_invalid) {
     auto lease = acquire("k", 60s);
     ASSERT_TRUE(lease);
     ASSERT_TRUE(release(lease->lock_id()).ok);
-    EXPECT_FALSE(door_->extend(*lease, {.ttl = 60s}).ok);
+    EXPECT_FALSE(form_->extend(*lease, {.ttl = 60s}).ok);
     EXPECT_FALSE(lease->valid());
 }
 
@@ -122,7 +122,7 @@ TEST_P(lifecycle, a_detached_lock_stays) {
 TEST_P(lifecycle, is_locked_leaves_the_expiry_alone) {
     const auto id = take("k", 30s);
     const auto before = lookup_id(id)->expires_at;
-    store_->advance(5s);
+    fixture_->advance(5s);
     EXPECT_TRUE(is_locked("k"));
     EXPECT_EQ(lookup_id(id)->expires_at, before);
 }

@@ -24,8 +24,8 @@ TEST_P(lookups, key_and_id_lead_to_the_same_sanitised_information) {
     for (const auto& info : {*by_key, *by_id}) {
         EXPECT_EQ(info.key_hash, hash_key("secret-key"));
         EXPECT_EQ(info.lock_id_hash, hash_key(lease->lock_id().str()));
-        EXPECT_EQ(info.acquired_at, store_->now());
-        EXPECT_EQ(info.expires_at, store_->now() + 30s);
+        EXPECT_EQ(info.acquired_at, fixture_->now());
+        EXPECT_EQ(info.expires_at, fixture_->now() + 30s);
         EXPECT_EQ(info.fence, lease->fence());
     }
 }
@@ -39,19 +39,19 @@ TEST_P(lookups, a_released_lock_has_no_information) {
 
 TEST_P(lookups, extending_moves_the_expiry_and_not_the_time_of_acquisition) {
     const auto id = take("k", 30s);
-    const auto acquired_at = store_->now();
-    store_->advance(5s);
+    const auto acquired_at = fixture_->now();
+    fixture_->advance(5s);
     ASSERT_TRUE(extend(id, 30s).ok);
     const auto info = lookup_id(id);
     ASSERT_TRUE(info);
     EXPECT_EQ(info->acquired_at, acquired_at);
-    EXPECT_EQ(info->expires_at, store_->now() + 30s);
+    EXPECT_EQ(info->expires_at, fixture_->now() + 30s);
 }
 
 TEST_P(lookups, looking_changes_nothing) {
     const auto id = take("k", 30s);
     const auto before = lookup_id(id);
-    store_->advance(7s);
+    fixture_->advance(7s);
     for (int i = 0; i < 5; ++i) {
         ASSERT_TRUE(lookup_key("k"));
         ASSERT_TRUE(lookup_id(id));

@@ -21,9 +21,9 @@ std::unique_ptr<postgres_server> fresh_server() {
     return std::move(kept_server);
 }
 
-class postgres_store : public store {
+class postgres_fixture : public engine_fixture {
   public:
-    ~postgres_store() override {
+    ~postgres_fixture() override {
         if (server_->clock_is_frozen()) kept_server = std::move(server_);
     }
 
@@ -31,7 +31,7 @@ class postgres_store : public store {
         return postgres::backend({.connection = server_->url()}, std::move(options));
     }
     [[nodiscard]] unix_time now() const override { return server_->now(); }
-    void advance(milliseconds by) override { server_->advance(by); }
+    void advance(milliseconds step) override { server_->advance(step); }
     [[nodiscard]] bool stores_nul() const override { return false; }
     void set_fence_counter(const std::string& key, std::uint64_t counter) override {
         server_->run("INSERT INTO syncguard_fence_counters VALUES ($1, $2)",
@@ -52,8 +52,8 @@ class postgres_store : public store {
 
 }  // namespace
 
-std::unique_ptr<store> make_postgres_store() {
-    return std::make_unique<postgres_store>();
+std::unique_ptr<engine_fixture> make_postgres_fixture() {
+    return std::make_unique<postgres_fixture>();
 }
 
 }  // namespace syncguard::test

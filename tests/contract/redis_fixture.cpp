@@ -12,13 +12,13 @@ namespace syncguard::test {
 
 namespace {
 
-class redis_store : public store {
+class redis_fixture : public engine_fixture {
   public:
     any_backend open(backend_options options) override {
         return redis::backend({.host = "127.0.0.1", .port = server_.port()}, std::move(options));
     }
     [[nodiscard]] unix_time now() const override { return server_.now(); }
-    void advance(milliseconds by) override { server_.advance(by); }
+    void advance(milliseconds step) override { server_.advance(step); }
     // Redis itself removes a lock when its time is over, and nothing of it stays.
     [[nodiscard]] milliseconds grace() const override { return milliseconds(1); }
     [[nodiscard]] failure_reason reason_after_expiry() const override {
@@ -48,8 +48,8 @@ class redis_store : public store {
 
 }  // namespace
 
-std::unique_ptr<store> make_redis_store() {
-    return std::make_unique<redis_store>();
+std::unique_ptr<engine_fixture> make_redis_fixture() {
+    return std::make_unique<redis_fixture>();
 }
 
 }  // namespace syncguard::test

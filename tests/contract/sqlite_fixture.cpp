@@ -13,14 +13,14 @@ namespace syncguard::test {
 
 namespace {
 
-class sqlite_store : public store {
+class sqlite_fixture : public engine_fixture {
   public:
     any_backend open(backend_options options) override {
         return sqlite::backend({.path = path(), .clock = clock_.as_wall_clock()},
                                std::move(options));
     }
     [[nodiscard]] unix_time now() const override { return clock_.now(); }
-    void advance(milliseconds by) override { clock_.advance(by); }
+    void advance(milliseconds step) override { clock_.advance(step); }
     void set_fence_counter(const std::string& key, std::uint64_t counter) override {
         (void)open({}).is_locked(key);
         run("INSERT INTO syncguard_fence_counters_v2 (fence_key, fence) VALUES ('fence:" + key +
@@ -48,8 +48,8 @@ class sqlite_store : public store {
 
 }  // namespace
 
-std::unique_ptr<store> make_sqlite_store() {
-    return std::make_unique<sqlite_store>();
+std::unique_ptr<engine_fixture> make_sqlite_fixture() {
+    return std::make_unique<sqlite_fixture>();
 }
 
 }  // namespace syncguard::test

@@ -27,16 +27,16 @@ std::vector<lock_event> events_of(const any_backend& locks, Body body) {
     return events;
 }
 
-TEST_P(telemetry, success_of_each_operation_is_told_without_a_reason) {
+TEST_P(telemetry, success_of_each_operation_is_reported_without_a_reason) {
     std::string id;
     const auto events = events_of(locks_, [&](const any_backend& locks) {
-        auto lease = door_->acquire(locks, "k", {}, {});
+        auto lease = form_->acquire(locks, "k", {}, {});
         id = lease->detach().to_string();
-        (void)door_->extend(locks, id, {}, {});
-        (void)door_->is_locked(locks, "k", {});
-        (void)door_->lookup(locks, key_lookup{"k"}, {});
-        (void)door_->lookup(locks, ownership_lookup{id}, {});
-        (void)door_->release(locks, id, {});
+        (void)form_->extend(locks, id, {}, {});
+        (void)form_->is_locked(locks, "k", {});
+        (void)form_->lookup(locks, key_lookup{"k"}, {});
+        (void)form_->lookup(locks, ownership_lookup{id}, {});
+        (void)form_->release(locks, id, {});
     });
     const std::vector<event_type> expected = {event_type::acquire,   event_type::extend,
                                               event_type::is_locked, event_type::lookup,
@@ -57,24 +57,24 @@ TEST_P(telemetry, success_of_each_operation_is_told_without_a_reason) {
     EXPECT_FALSE(events[2].lock_id_hash);
 }
 
-TEST_P(telemetry, failures_are_told_with_the_specified_reasons) {
+TEST_P(telemetry, failures_are_reported_with_the_specified_reasons) {
     take("k", 1h);
     const auto stale = take("old", 1s);
     const auto stale_too = take("older", 1s);
-    store_->advance(1s + store_->grace());
+    fixture_->advance(1s + fixture_->grace());
     const auto events = events_of(locks_, [&](const any_backend& locks) {
-        (void)door_->release(locks, stale, {});
-        (void)door_->extend(locks, stale_too, {}, {});
-        (void)door_->release(locks, lock_id::generate(), {});
-        (void)door_->acquire(locks, "k", {}, {});
-        (void)door_->is_locked(locks, "free", {});
-        (void)door_->lookup(locks, key_lookup{"free"}, {});
+        (void)form_->release(locks, stale, {});
+        (void)form_->extend(locks, stale_too, {}, {});
+        (void)form_->release(locks, lock_id::generate(), {});
+        (void)form_->acquire(locks, "k", {}, {});
+        (void)form_->is_locked(locks, "free", {});
+        (void)form_->lookup(locks, key_lookup{"free"}, {});
     });
     ASSERT_EQ(events.size(), 6U);
     for (const auto& event : events)
         EXPECT_FALSE(event.ok);
-    EXPECT_EQ(events[0].reason, store_->reason_after_expiry());
-    EXPECT_EQ(events[1].reason, store_->reason_after_expiry());
+    EXPECT_EQ(events[0].reason, fixture_->reason_after_expiry());
+    EXPECT_EQ(events[1].reason, fixture_->reason_after_expiry());
     EXPECT_EQ(events[2].reason, failure_reason::not_found);
     EXPECT_EQ(events[3].reason, failure_reason::locked);
     EXPECT_FALSE(events[3].lock_id_hash);
@@ -84,10 +84,10 @@ TEST_P(telemetry, failures_are_told_with_the_specified_reasons) {
 
 TEST_P(telemetry, an_observed_handle_obeys_the_same_contract) {
     const auto observed = with_telemetry(locks_, {.on_event = [](const lock_event&) {}});
-    auto lease = door_->acquire(observed, "k", {}, {});
+    auto lease = form_->acquire(observed, "k", {}, {});
     ASSERT_TRUE(lease);
     EXPECT_FALSE(acquire("k"));
-    EXPECT_TRUE(door_->release(*lease).ok);
+    EXPECT_TRUE(form_->release(*lease).ok);
     EXPECT_EQ(observed.capabilities().backend, locks_.capabilities().backend);
 }
 

@@ -53,19 +53,19 @@ bool blocks(const std::filesystem::path& task, int signal) {
     return false;
 }
 
-class threads : public testing::TestWithParam<store_kind> {
+class threads : public testing::TestWithParam<engine_kind> {
   protected:
-    std::unique_ptr<store> store_ = GetParam().make();
+    std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
 };
 
-SYNCGUARD_RUN_ON_STORES(threads, all_stores());
+SYNCGUARD_RUN_ON_ENGINES(threads, all_engines());
 
 TEST_P(threads, of_the_library_have_names_and_leave_signals_to_the_program) {
     // ThreadSanitizer starts a thread of its own beside the first one of the program.
     std::thread([] {}).join();
     const auto before = tasks_of_this_process();
     std::atomic<bool> is_lost{false};
-    const any_backend plain = store_->open();
+    const any_backend plain = fixture_->open();
     const auto locks = with_telemetry(plain, {.on_event = [](const lock_event&) {}});
     auto lost = locks.acquire("lost", {.ttl = 60s});
     ASSERT_TRUE(lost);

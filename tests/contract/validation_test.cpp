@@ -13,7 +13,7 @@ SYNCGUARD_CONTRACT(validation);
 /// Counts what gets through to the engine.
 struct watched {
     explicit watched(const any_backend& backend)
-        : engine(std::make_shared<counting_engine>(detail::access::core(backend).store())),
+        : engine(std::make_shared<counting_engine>(detail::access::core(backend).backing_engine())),
           locks(engine) {}
     std::shared_ptr<counting_engine> engine;
     any_backend locks;
@@ -26,11 +26,11 @@ TEST_P(validation, bad_keys_are_refused_before_any_io) {
           std::string("\xED\xA0\x80"), std::string(256, 'x') + std::string("\xC3"),
           std::string(511, 'x') + "\xC3\xA9"}) {
         expect_error(error_code::invalid_argument,
-                     [&] { (void)door_->acquire(watch.locks, key, {}, {}); });
+                     [&] { (void)form_->acquire(watch.locks, key, {}, {}); });
         expect_error(error_code::invalid_argument,
-                     [&] { (void)door_->is_locked(watch.locks, key, {}); });
+                     [&] { (void)form_->is_locked(watch.locks, key, {}); });
         expect_error(error_code::invalid_argument,
-                     [&] { (void)door_->lookup(watch.locks, key_lookup{key}, {}); });
+                     [&] { (void)form_->lookup(watch.locks, key_lookup{key}, {}); });
     }
     EXPECT_EQ(watch.engine->calls(), 0);
 }
@@ -40,11 +40,11 @@ TEST_P(validation, malformed_lock_ids_are_refused_before_any_io) {
     for (const std::string id : {"", "short", "abcdefghijklmnopqrstuvw", "abcdefghijklmnopqrst+/",
                                  "abcdefghijklmnopqrstu=", "abcdefghijklmnopqrstu\n"}) {
         expect_error(error_code::invalid_argument,
-                     [&] { (void)door_->release(watch.locks, id, {}); });
+                     [&] { (void)form_->release(watch.locks, id, {}); });
         expect_error(error_code::invalid_argument,
-                     [&] { (void)door_->extend(watch.locks, id, {}, {}); });
+                     [&] { (void)form_->extend(watch.locks, id, {}, {}); });
         expect_error(error_code::invalid_argument,
-                     [&] { (void)door_->lookup(watch.locks, ownership_lookup{id}, {}); });
+                     [&] { (void)form_->lookup(watch.locks, ownership_lookup{id}, {}); });
     }
     EXPECT_EQ(watch.engine->calls(), 0);
 }
@@ -54,21 +54,21 @@ TEST_P(validation, a_ttl_must_be_positive_and_not_absurd) {
     for (const milliseconds ttl : {milliseconds{0}, milliseconds{-1}, milliseconds::min(),
                                    max_ttl + milliseconds{1}, milliseconds::max()}) {
         expect_error(error_code::invalid_argument,
-                     [&] { (void)door_->acquire(watch.locks, "k", {.ttl = ttl}, {}); });
+                     [&] { (void)form_->acquire(watch.locks, "k", {.ttl = ttl}, {}); });
         expect_error(error_code::invalid_argument, [&] {
-            (void)door_->extend(watch.locks, lock_id::generate(), {.ttl = ttl}, {});
+            (void)form_->extend(watch.locks, lock_id::generate(), {.ttl = ttl}, {});
         });
     }
     EXPECT_EQ(watch.engine->calls(), 0);
 }
 
-class cancelled_before_it_began : public testing::TestWithParam<store_kind> {
+class cancelled_before_it_began : public testing::TestWithParam<engine_kind> {
   protected:
-    std::unique_ptr<store> store_ = GetParam().make();
-    any_backend locks_ = store_->open();
+    std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
+    any_backend locks_ = fixture_->open();
 };
 
-SYNCGUARD_RUN_ON_STORES(cancelled_before_it_began, all_stores());
+SYNCGUARD_RUN_ON_ENGINES(cancelled_before_it_began, all_engines());
 
 TEST_P(cancelled_before_it_began, a_call_never_reaches_the_store) {
     std::stop_source source;
@@ -87,11 +87,11 @@ TEST_P(cancelled_before_it_began, a_call_never_reaches_the_store) {
 }
 
 TEST_P(validation, errors_carry_key_and_id_apart_from_the_message) {
-    store_ = std::get<0>(GetParam()).make();
-    store_->set_fence_counter("private-key", fence::max_counter);
-    const any_backend locks = store_->open();
+    fixture_ = std::get<0>(GetParam()).make();
+    fixture_->set_fence_counter("private-key", fence::max_counter);
+    const any_backend locks = fixture_->open();
     const auto failure = expect_error(error_code::internal,
-                                      [&] { (void)door_->acquire(locks, "private-key", {}, {}); });
+                                      [&] { (void)form_->acquire(locks, "private-key", {}, {}); });
     ASSERT_TRUE(failure);
     EXPECT_EQ(failure->key(), "private-key");
     EXPECT_TRUE(lock_id::is_valid(failure->lock_id()));
@@ -139,7 +139,7 @@ TEST_P(validation, hostile_keys_are_locks_of_their_own) {
                                      "\x01",
                                      "fence:fence:k",
                                      "\xF0\x9F\x94\x92"};
-    if (store_->stores_nul()) {
+    if (fixture_->stores_nul()) {
         keys.insert(keys.end(), with_nul.begin(), with_nul.end());
     } else {
         for (const auto& key : with_nul) {

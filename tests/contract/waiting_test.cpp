@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-class waiting : public testing::TestWithParam<store_kind> {
+class waiting : public testing::TestWithParam<engine_kind> {
   protected:
     /// So rarely that a test which depends on it fails.
     static lock_options hardly_ever_retrying(milliseconds timeout = 10min) {
@@ -34,23 +34,23 @@ class waiting : public testing::TestWithParam<store_kind> {
                           .jitter = jitter::none}};
     }
 
-    std::unique_ptr<store> store_ = GetParam().make();
+    std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
 };
 
-std::vector<store_kind> stores_that_tell() {
-    std::vector<store_kind> kinds;
-    for (const auto& kind : all_stores()) {
-        if (kind.tells_when_free) kinds.push_back(kind);
+std::vector<engine_kind> stores_that_tell() {
+    std::vector<engine_kind> kinds;
+    for (const auto& kind : all_engines()) {
+        if (kind.supports_waiting) kinds.push_back(kind);
     }
     return kinds;
 }
 
-SYNCGUARD_RUN_ON_STORES(waiting, stores_that_tell());
+SYNCGUARD_RUN_ON_ENGINES(waiting, stores_that_tell());
 
-TEST_P(waiting, nobody_sleeps_out_its_pause_while_the_lock_goes_from_hand_to_hand) {
+TEST_P(waiting, no_waiter_sleeps_through_its_pause_while_the_lock_changes_hands) {
     constexpr int threads_each = 4;
     constexpr int turns = 10;
-    const std::vector<any_backend> backends{store_->open(), store_->open(), store_->open()};
+    const std::vector<any_backend> backends{fixture_->open(), fixture_->open(), fixture_->open()};
     std::atomic<int> inside{0};
     std::atomic<int> violations{0};
     const auto begin = steady_clock::now();
@@ -72,11 +72,11 @@ TEST_P(waiting, nobody_sleeps_out_its_pause_while_the_lock_goes_from_hand_to_han
         first.release();
     }
     EXPECT_EQ(violations, 0);
-    EXPECT_LT(steady_clock::now() - begin, 2min) << "somebody was not told";
+    EXPECT_LT(steady_clock::now() - begin, 2min) << "a waiter was not notified";
 }
 
 TEST_P(waiting, a_lock_that_was_waited_for_has_its_whole_life_before_it) {
-    const auto locks = store_->open();
+    const auto locks = fixture_->open();
     auto held = acquire_with_retries(locks, "k");
     const auto begin = steady_clock::now();
     std::jthread releasing([&] {
@@ -92,8 +92,8 @@ TEST_P(waiting, a_lock_that_was_waited_for_has_its_whole_life_before_it) {
 }
 
 TEST_P(waiting, a_stop_request_ends_it_at_once_and_leaves_nothing_locked) {
-    const auto locks = store_->open();
-    const auto others = store_->open();
+    const auto locks = fixture_->open();
+    const auto others = fixture_->open();
     auto held = acquire_with_retries(others, "k");
     std::stop_source stop;
     auto options = hardly_ever_retrying();
@@ -107,8 +107,8 @@ TEST_P(waiting, a_stop_request_ends_it_at_once_and_leaves_nothing_locked) {
 }
 
 TEST_P(waiting, it_ends_when_its_time_is_over_and_the_lock_stays_with_its_owner) {
-    const auto locks = store_->open();
-    auto held = acquire_with_retries(store_->open(), "k");
+    const auto locks = fixture_->open();
+    auto held = acquire_with_retries(fixture_->open(), "k");
     const auto begin = steady_clock::now();
     expect_error(error_code::acquisition_timeout,
                  [&] { (void)acquire_with_retries(locks, "k", hardly_ever_retrying(200ms)); });
@@ -118,7 +118,7 @@ TEST_P(waiting, it_ends_when_its_time_is_over_and_the_lock_stays_with_its_owner)
 }
 
 TEST_P(waiting, keys_do_not_disturb_each_other) {
-    const auto locks = store_->open();
+    const auto locks = fixture_->open();
     auto a = acquire_with_retries(locks, "a");
     auto b = acquire_with_retries(locks, "b");
     std::jthread for_a([&] { (void)acquire_with_retries(locks, "a", hardly_ever_retrying()); });
@@ -129,40 +129,42 @@ TEST_P(waiting, keys_do_not_disturb_each_other) {
 }
 
 TEST_P(waiting, ends_when_the_lock_does_although_an_extension_has_shortened_it) {
-    const auto others = store_->open();
+    const auto others = fixture_->open();
     const auto id = others.acquire("k", {.ttl = 60s})->detach();
-    const auto inner = store_->open();
-    const auto counted = std::make_shared<counting_engine>(detail::access::core(inner).store());
+    const auto inner = fixture_->open();
+    const auto counted =
+        std::make_shared<counting_engine>(detail::access::core(inner).backing_engine());
     const any_backend locks(counted);
     auto granted = std::async(std::launch::async, [&] {
         return acquire_with_retries(locks, "k", hardly_ever_retrying()).release().ok;
     });
-    // The first attempt, and the one that lingers.
+    // The first attempt, and the one that waits.
     ASSERT_TRUE(eventually([&] { return counted->calls() == 2; }));
     EXPECT_TRUE(others.extend(id.str(), {.ttl = 1ms}).ok);
-    store_->advance(2s);
+    fixture_->advance(2s);
     ASSERT_EQ(granted.wait_for(20s), std::future_status::ready);
     EXPECT_TRUE(granted.get());
 }
 
-class waiting_without_being_told : public waiting {};
-SYNCGUARD_RUN_ON_STORES(waiting_without_being_told, all_stores());
+class waiting_without_notifications : public waiting {};
+SYNCGUARD_RUN_ON_ENGINES(waiting_without_notifications, all_engines());
 
-TEST_P(waiting_without_being_told, ends_by_the_next_retry) {
-    const auto locks = store_->open();
+TEST_P(waiting_without_notifications, ends_by_the_next_retry) {
+    const auto locks = fixture_->open();
     const auto id = locks.acquire("k", {.ttl = 60s})->detach();
     std::jthread waiting_one([&] {
         auto options = hardly_ever_retrying();
         options.retry.retry_delay = 20ms;
         EXPECT_TRUE(acquire_with_retries(locks, "k", options).release().ok);
     });
-    EXPECT_TRUE(store_->open().release(id.str()).ok);
+    EXPECT_TRUE(fixture_->open().release(id.str()).ok);
 }
 
 /// If the store sends notifications, waiters queue behind the first one; otherwise each makes its
 /// own attempts.
-TEST_P(waiting_without_being_told, one_that_came_later_is_not_kept_by_one_that_pauses_for_longer) {
-    const auto locks = store_->open();
+TEST_P(waiting_without_notifications,
+       one_that_came_later_is_not_kept_by_one_that_pauses_for_longer) {
+    const auto locks = fixture_->open();
     const auto id = locks.acquire("k", {.ttl = 60s})->detach();
     std::stop_source stop;
     auto options = hardly_ever_retrying();
@@ -178,15 +180,15 @@ TEST_P(waiting_without_being_told, one_that_came_later_is_not_kept_by_one_that_p
         EXPECT_NO_THROW((void)acquire_with_retries(locks, "k", {.timeout = 20s}));
         stop.request_stop();
     });
-    EXPECT_TRUE(store_->open().release(id.str()).ok);
+    EXPECT_TRUE(fixture_->open().release(id.str()).ok);
 }
 
 class cancelled_thread : public waiting {};
-SYNCGUARD_RUN_ON_STORES(cancelled_thread, all_stores());
+SYNCGUARD_RUN_ON_ENGINES(cancelled_thread, all_engines());
 
 TEST_P(cancelled_thread, ends_behind_the_call_in_which_it_waits_and_releases_its_lock) {
-    const auto locks = store_->open();
-    auto held = acquire_with_retries(store_->open(), "k");
+    const auto locks = fixture_->open();
+    auto held = acquire_with_retries(fixture_->open(), "k");
     std::atomic<bool> has_begun{false};
     std::atomic<bool> has_had_it{false};
     std::thread waiting_one([&] {
@@ -207,13 +209,13 @@ TEST_P(cancelled_thread, ends_behind_the_call_in_which_it_waits_and_releases_its
 }
 
 TEST_P(cancelled_thread, ends_behind_the_call_that_releases_its_lock) {
-    const auto locks = store_->open({.dispose_timeout = 1min});
+    const auto locks = fixture_->open({.dispose_timeout = 1min});
     EXPECT_TRUE(returns_on_cancelled_thread([&] { lock(locks, "k", [] {}); }));
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
 TEST_P(cancelled_thread, ends_behind_the_asynchronous_call_that_it_begins) {
-    const auto locks = store_->open();
+    const auto locks = fixture_->open();
     const auto granted = std::make_shared<std::promise<bool>>();
     EXPECT_TRUE(returns_on_cancelled_thread([&] {
         async_acquire(locks, "k", {}, [granted](const std::exception_ptr& failure, any_result got) {
@@ -224,9 +226,9 @@ TEST_P(cancelled_thread, ends_behind_the_asynchronous_call_that_it_begins) {
 }
 
 TEST_P(cancelled_thread, ends_behind_its_request_that_a_waiting_call_stop) {
-    const auto held = acquire_with_retries(store_->open(), "k");
-    const auto inner = store_->open();
-    const auto engine = detail::access::core(inner).store();
+    const auto held = acquire_with_retries(fixture_->open(), "k");
+    const auto inner = fixture_->open();
+    const auto engine = detail::access::core(inner).backing_engine();
     const auto counted = std::make_shared<counting_engine>(engine);
     const any_backend locks(counted);
     std::stop_source stop;
@@ -236,7 +238,7 @@ TEST_P(cancelled_thread, ends_behind_its_request_that_a_waiting_call_stop) {
         expect_error(error_code::aborted, [&] { (void)acquire_with_retries(locks, "k", options); });
     });
     // Where the store tells of releases, the second attempt lingers.
-    const auto attempts = engine->tells_when_free() ? 2 : 1;
+    const auto attempts = engine->supports_waiting() ? 2 : 1;
     EXPECT_TRUE(eventually([&] { return counted->calls() == attempts; }));
     EXPECT_TRUE(returns_on_cancelled_thread([&] { stop.request_stop(); }));
     waits.get();

@@ -207,7 +207,7 @@ TEST(keep_alive, goes_on_beside_an_extension_that_hangs) {
     EXPECT_TRUE(hanging.get().ok);
 }
 
-TEST(loss, is_told_once_when_the_deadline_passes_with_the_last_failure_as_its_cause) {
+TEST(loss, is_reported_once_when_the_deadline_passes_with_the_last_failure_as_its_cause) {
     scripted_extensions store(unreachable);
     loss_recorder losses;
     auto lease = store.acquire(300ms);
@@ -223,7 +223,7 @@ TEST(loss, is_told_once_when_the_deadline_passes_with_the_last_failure_as_its_ca
     EXPECT_EQ(losses.losses().size(), 1U);
 }
 
-TEST(loss, is_told_without_renewals_too) {
+TEST(loss, is_reported_without_renewals_too) {
     scripted_extensions store(go_on);
     loss_recorder losses;
     auto lease = store.acquire(50ms);
@@ -234,7 +234,7 @@ TEST(loss, is_told_without_renewals_too) {
     EXPECT_EQ(store.extends(), 0);
 }
 
-TEST(loss, is_told_at_once_when_a_renewal_finds_the_lock_gone) {
+TEST(loss, is_reported_at_once_when_a_renewal_finds_the_lock_gone) {
     scripted_extensions store(gone);
     loss_recorder losses;
     auto lease = store.acquire(3s);
@@ -249,7 +249,7 @@ TEST(loss, is_told_at_once_when_a_renewal_finds_the_lock_gone) {
     EXPECT_EQ(store.extends(), 1);
 }
 
-TEST(loss, that_an_extension_by_hand_finds_is_told_too) {
+TEST(loss, that_an_extension_by_hand_finds_is_reported_too) {
     scripted_extensions store(gone);
     loss_recorder losses;
     auto lease = store.acquire(30s);
@@ -259,7 +259,7 @@ TEST(loss, that_an_extension_by_hand_finds_is_told_too) {
     EXPECT_EQ(losses.first().event.reason, loss_reason::not_held);
 }
 
-TEST(loss, that_happened_before_is_told_at_once) {
+TEST(loss, that_happened_before_is_reported_at_once) {
     for (const bool found_gone : {false, true}) {
         scripted_extensions store(gone);
         auto lease = store.acquire(found_gone ? 30s : 20ms);
@@ -320,7 +320,7 @@ TEST(loss, is_final_although_an_extension_succeeds_late) {
     EXPECT_TRUE(lease.release().ok);
 }
 
-TEST(loss, is_not_told_of_a_lease_that_is_released_while_a_renewal_is_under_way) {
+TEST(loss, is_not_reported_for_a_lease_that_is_released_while_a_renewal_is_under_way) {
     for (const bool finds_it_gone : {false, true}) {
         auto under_way = std::make_shared<std::promise<void>>();
         auto answer = std::make_shared<std::promise<void>>();
@@ -347,7 +347,7 @@ TEST(loss, is_not_told_of_a_lease_that_is_released_while_a_renewal_is_under_way)
     }
 }
 
-TEST(loss, handlers_that_throw_disturb_nobody) {
+TEST(loss, handlers_that_throw_disturb_no_other_handler) {
     scripted_extensions store(go_on);
     auto bad = store.acquire(20ms);
     auto good = store.acquire(100ms);
@@ -405,7 +405,7 @@ TEST(loss, a_handler_waits_for_none_of_other_leases_and_no_stop_token_does) {
     release.set_value();
 }
 
-TEST(loss, stop_callbacks_that_block_keep_no_other_loss_from_being_told) {
+TEST(loss, stop_callbacks_that_block_keep_no_other_loss_from_being_reported) {
     scripted_extensions store(go_on);
     std::promise<void> release;
     auto released = release.get_future().share();
@@ -440,13 +440,13 @@ class stalled_schedule {
         [[nodiscard]] backend_capabilities capabilities() const noexcept override {
             return {"stalling", true, time_authority::server};
         }
-        [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+        [[nodiscard]] outcome execute(const request&, const call_limits&) override {
             return outcome::granted(unix_time(1h), fence::from_counter(1));
         }
-        void start(const request& what, const call_limits& limits,
-                   completion done) noexcept override {
+        void async_execute(const request& req, const call_limits& limits,
+                           completion handler) noexcept override {
             EXPECT_TRUE(eventually([&] { return lease_clock::now() > until_; }));
-            done(nullptr, perform(what, limits));
+            handler(nullptr, execute(req, limits));
         }
 
       private:
@@ -529,7 +529,7 @@ TEST(loss, handlers_that_destroy_each_others_leases_do_not_wait_for_each_other) 
     (void)store.release();
 }
 
-TEST(loss, that_was_not_told_before_the_end_of_the_lease_is_not_told_after_it) {
+TEST(loss, that_was_not_reported_before_the_end_of_the_lease_is_not_reported_after_it) {
     scripted_extensions store(gone);
     std::atomic<int> late{0};
     for (int i = 0; i < 300; ++i) {
@@ -561,12 +561,13 @@ class inline_engine : public engine {
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return {"inline", true, time_authority::server};
     }
-    [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+    [[nodiscard]] outcome execute(const request&, const call_limits&) override {
         return outcome::granted(unix_time(1h), fence::from_counter(1));
     }
-    void start(const request& what, const call_limits& limits, completion done) noexcept override {
-        if (std::holds_alternative<extend_request>(what)) observer_.on_renewal();
-        done(nullptr, perform(what, limits));
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override {
+        if (std::holds_alternative<extend_request>(req)) observer_.on_renewal();
+        handler(nullptr, execute(req, limits));
     }
 
   private:
@@ -592,9 +593,9 @@ TEST(keep_alive, never_destroys_a_store_on_the_thread_that_schedules_renewals) {
     const stalled_schedule stalled(lease_clock::now() + 400ms);
     owned->keep_alive();
     second->keep_alive();
-    auto known = destroyed_on.get_future();
-    ASSERT_EQ(known.wait_for(10s), std::future_status::ready);
-    EXPECT_NE(known.get(), scheduler);
+    auto destroyer = destroyed_on.get_future();
+    ASSERT_EQ(destroyer.wait_for(10s), std::future_status::ready);
+    EXPECT_NE(destroyer.get(), scheduler);
 }
 
 TEST(loss, destruction_waits_for_a_handler_that_runs) {
@@ -643,7 +644,7 @@ TEST(loss, what_a_handler_holds_is_let_go_of_with_the_lease) {
     }
 }
 
-TEST(loss, wakes_whoever_waits_with_the_stop_token) {
+TEST(loss, wakes_threads_that_wait_with_the_stop_token) {
     scripted_extensions store(gone);
     auto lease = store.acquire(30s);
     std::promise<void> woken;

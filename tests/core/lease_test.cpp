@@ -115,24 +115,25 @@ TEST(lease, in_a_forked_child_it_is_invalid_and_releases_nothing) {
 /// A store that grants everything and fails to release.
 std::shared_ptr<engine> failing_release(error_code code, const std::string& message) {
     return std::make_shared<scripted_engine>(
-        [=](const request& what, const call_limits&) -> outcome {
-            if (std::holds_alternative<release_request>(what)) throw lock_error(code, message);
+        [=](const request& req, const call_limits&) -> outcome {
+            if (std::holds_alternative<release_request>(req)) throw lock_error(code, message);
             return outcome::granted(unix_time(1h), fence::from_counter(1));
         });
 }
 
 TEST(lease, a_release_that_fails_in_the_destructor_goes_to_the_backends_handler) {
-    std::vector<std::string> told;
+    std::vector<std::string> reports;
     const any_backend locks(
         failing_release(error_code::service_unavailable, "unplugged"),
         {.on_release_error = [&](const lock_error& error, const release_error_context& context) {
-            told.push_back(std::string(to_string(error.code())) + "|" + error.what() + "|" +
-                           std::string(context.key) + "|" + std::string(to_string(context.source)));
+            reports.push_back(std::string(to_string(error.code())) + "|" + error.what() + "|" +
+                              std::string(context.key) + "|" +
+                              std::string(to_string(context.source)));
             throw std::runtime_error("handlers may throw");
         }});
     { auto lease = locks.acquire("k"); }
-    ASSERT_EQ(told.size(), 1U);
-    EXPECT_EQ(told[0], "ServiceUnavailable|unplugged|k|disposal");
+    ASSERT_EQ(reports.size(), 1U);
+    EXPECT_EQ(reports[0], "ServiceUnavailable|unplugged|k|disposal");
 }
 
 TEST(lease, a_handler_of_its_own_takes_precedence) {
@@ -148,11 +149,11 @@ TEST(lease, a_handler_of_its_own_takes_precedence) {
     EXPECT_EQ(own, 1);
 }
 
-TEST(lease, after_a_failed_release_it_is_in_doubt_and_the_destructor_tries_again) {
+TEST(lease, after_a_failed_release_its_outcome_is_unknown_and_the_destructor_tries_again) {
     std::atomic<int> attempts{0};
     auto store =
-        std::make_shared<scripted_engine>([&](const request& what, const call_limits&) -> outcome {
-            if (!std::holds_alternative<release_request>(what)) {
+        std::make_shared<scripted_engine>([&](const request& req, const call_limits&) -> outcome {
+            if (!std::holds_alternative<release_request>(req)) {
                 return outcome::granted(unix_time(1h), fence::from_counter(1));
             }
             if (++attempts == 1) throw lock_error(error_code::service_unavailable, "once");
@@ -171,11 +172,11 @@ TEST(lease, what_was_found_gone_stays_gone_although_a_release_fails_at_the_same_
     std::promise<void> let_it_fail;
     auto blocked = let_it_fail.get_future().share();
     const any_backend locks(std::make_shared<scripted_engine>(
-        [&, blocked](const request& what, const call_limits&) -> outcome {
-            if (std::holds_alternative<extend_request>(what)) {
+        [&, blocked](const request& req, const call_limits&) -> outcome {
+            if (std::holds_alternative<extend_request>(req)) {
                 return outcome::failed(failure_reason::not_found);
             }
-            if (std::holds_alternative<acquire_request>(what)) {
+            if (std::holds_alternative<acquire_request>(req)) {
                 return outcome::granted(unix_time(1h), fence::from_counter(1));
             }
             release_is_under_way.set_value();
@@ -203,8 +204,8 @@ TEST(lease, of_extensions_that_overlap_the_shorter_one_counts) {
             finish[ttl];
         }
         const any_backend locks(
-            std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
-                if (const auto* extend = std::get_if<extend_request>(&what)) {
+            std::make_shared<scripted_engine>([&](const request& req, const call_limits&) {
+                if (const auto* extend = std::get_if<extend_request>(&req)) {
                     begun.at(extend->ttl).set_value();
                     finish.at(extend->ttl).get_future().wait();
                     return outcome::extended(unix_time(1h));
@@ -322,17 +323,18 @@ TEST(lease, ends_before_a_store_whose_clock_runs_faster_can_let_the_lock_expire)
 class first_release_fails {
   public:
     [[nodiscard]] any_backend backend(backend_options options = {}) {
-        return any_backend(
-            std::make_shared<scripted_engine>(
-                [state = state_](const request& what, const call_limits&) -> outcome {
-                    if (!std::holds_alternative<release_request>(what)) {
-                        return outcome::granted(unix_time(1h), fence::from_counter(1));
-                    }
-                    if (++state->releases > 1 && !state->all_fail) return outcome::done();
-                    state->may_fail.wait();
-                    throw lock_error(error_code::network_timeout, "no answer");
-                }),
-            std::move(options));
+        return any_backend(std::make_shared<scripted_engine>(
+                               [state = state_](const request& req, const call_limits&) -> outcome {
+                                   if (!std::holds_alternative<release_request>(req)) {
+                                       return outcome::granted(unix_time(1h),
+                                                               fence::from_counter(1));
+                                   }
+                                   if (++state->releases > 1 && !state->all_fail)
+                                       return outcome::done();
+                                   state->may_fail.wait();
+                                   throw lock_error(error_code::network_timeout, "no answer");
+                               }),
+                           std::move(options));
     }
     [[nodiscard]] int releases() const { return state_->releases; }
     void fail() { state_->fail.set_value(); }
@@ -362,19 +364,19 @@ TEST(lease, destroyed_during_its_asynchronous_release_is_released_again_if_that_
     EXPECT_TRUE(eventually([&] { return store.releases() == 2; }));
 }
 
-TEST(lease, destroyed_during_its_asynchronous_release_tells_when_no_release_succeeds) {
+TEST(lease, destroyed_during_its_asynchronous_release_reports_when_no_release_succeeds) {
     first_release_fails store;
     store.fail_always();
-    std::atomic<int> told{0};
+    std::atomic<int> reports{0};
     const auto locks =
-        store.backend({.on_release_error = [&](const auto&, const auto&) { ++told; }});
+        store.backend({.on_release_error = [&](const auto&, const auto&) { ++reports; }});
     {
         auto lease = locks.acquire("k");
         auto releasing = async_release(*lease, {}, boost::asio::use_future);
         EXPECT_TRUE(eventually([&] { return store.releases() == 1; }));
     }
     store.fail();
-    EXPECT_TRUE(eventually([&] { return told == 1; }));
+    EXPECT_TRUE(eventually([&] { return reports == 1; }));
     EXPECT_EQ(store.releases(), 2);
 }
 
@@ -448,15 +450,16 @@ class fenced_engine : public engine {
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return {"custom", supports_fencing_, time_authority::server};
     }
-    [[nodiscard]] outcome perform(const request& what, const call_limits&) override {
-        if (std::holds_alternative<release_request>(what)) {
+    [[nodiscard]] outcome execute(const request& req, const call_limits&) override {
+        if (std::holds_alternative<release_request>(req)) {
             ++releases_;
             return outcome::done();
         }
         return outcome::granted(unix_time(1h), granted_);
     }
-    void start(const request& what, const call_limits& limits, completion done) noexcept override {
-        done(nullptr, perform(what, limits));
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override {
+        handler(nullptr, execute(req, limits));
     }
 
   private:
@@ -487,8 +490,8 @@ TEST(custom_engine, whose_refused_grant_cannot_be_released_is_reported) {
     std::promise<std::string> reported;
     std::string id;
     const any_backend locks(
-        std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
-            if (const auto* const acquisition = std::get_if<acquire_request>(&what)) {
+        std::make_shared<scripted_engine>([&](const request& req, const call_limits&) {
+            if (const auto* const acquisition = std::get_if<acquire_request>(&req)) {
                 id = acquisition->id.to_string();
                 return outcome::granted(unix_time(1h), fence());
             }
@@ -513,12 +516,13 @@ TEST(custom_engine, the_longest_operation_timeout_does_not_overflow_in_the_backg
         [[nodiscard]] backend_capabilities capabilities() const noexcept override {
             return {"custom", true, time_authority::server};
         }
-        [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+        [[nodiscard]] outcome execute(const request&, const call_limits&) override {
             return outcome::granted(unix_time(1h), fence());
         }
-        void start(const request&, const call_limits& limits, completion done) noexcept override {
+        void async_execute(const request&, const call_limits& limits,
+                           completion handler) noexcept override {
             time_left = limits.deadline - std::chrono::steady_clock::now();
-            done(nullptr, outcome::done());
+            handler(nullptr, outcome::done());
         }
         std::chrono::steady_clock::duration time_left{};
     };
@@ -528,10 +532,10 @@ TEST(custom_engine, the_longest_operation_timeout_does_not_overflow_in_the_backg
     EXPECT_GT(store->time_left, 1h);
 }
 
-TEST(lease, releasing_again_after_success_asks_nobody) {
+TEST(lease, releasing_again_after_success_sends_no_request) {
     std::atomic<int> attempts{0};
-    auto store = std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
-        if (std::holds_alternative<release_request>(what)) {
+    auto store = std::make_shared<scripted_engine>([&](const request& req, const call_limits&) {
+        if (std::holds_alternative<release_request>(req)) {
             ++attempts;
             return outcome::done();
         }
@@ -546,23 +550,23 @@ TEST(lease, releasing_again_after_success_asks_nobody) {
 }
 
 TEST(lease, a_lock_that_was_gone_already_is_no_error) {
-    int told = 0;
+    int reports = 0;
     const memory::backend locks({},
-                                {.on_release_error = [&](const auto&, const auto&) { ++told; }});
+                                {.on_release_error = [&](const auto&, const auto&) { ++reports; }});
     {
         auto lease = locks.acquire("k");
         ASSERT_TRUE(locks.release(lease->lock_id()).ok);
     }
-    EXPECT_EQ(told, 0);
+    EXPECT_EQ(reports, 0);
 }
 
 TEST(lease, the_destructor_waits_no_longer_than_dispose_timeout) {
     auto unblock = std::make_shared<std::promise<void>>();
     auto blocked = unblock->get_future().share();
-    std::promise<error_code> told;
+    std::promise<error_code> reported;
     auto store =
-        std::make_shared<scripted_engine>([blocked](const request& what, const call_limits&) {
-            if (std::holds_alternative<release_request>(what)) {
+        std::make_shared<scripted_engine>([blocked](const request& req, const call_limits&) {
+            if (std::holds_alternative<release_request>(req)) {
                 blocked.wait();
                 return outcome::done();
             }
@@ -570,7 +574,7 @@ TEST(lease, the_destructor_waits_no_longer_than_dispose_timeout) {
         });
     const any_backend locks(store, {.on_release_error =
                                         [&](const lock_error& error, const release_error_context&) {
-                                            told.set_value(error.code());
+                                            reported.set_value(error.code());
                                         },
                                     .dispose_timeout = 30ms});
     const auto began = std::chrono::steady_clock::now();
@@ -578,7 +582,7 @@ TEST(lease, the_destructor_waits_no_longer_than_dispose_timeout) {
     const auto waited = std::chrono::steady_clock::now() - began;
     EXPECT_GE(waited, 30ms);
     EXPECT_LT(waited, 5s);
-    EXPECT_EQ(told.get_future().get(), error_code::network_timeout);
+    EXPECT_EQ(reported.get_future().get(), error_code::network_timeout);
     unblock->set_value();
 }
 
@@ -587,9 +591,9 @@ class late_failing_release {
   public:
     [[nodiscard]] any_backend backend(backend_options options) const {
         return any_backend(std::make_shared<scripted_engine>([failing = failing_, alive = alive_](
-                                                                 const request& what,
+                                                                 const request& req,
                                                                  const call_limits&) -> outcome {
-                               if (!std::holds_alternative<release_request>(what)) {
+                               if (!std::holds_alternative<release_request>(req)) {
                                    return outcome::granted(unix_time(1h), fence::from_counter(1));
                                }
                                failing.wait();
@@ -626,7 +630,7 @@ TEST(lease, the_release_error_handler_runs_once_although_the_release_fails_after
     EXPECT_EQ(calls, 1);
 }
 
-TEST(lease, a_lock_that_ends_before_the_work_begins_tells_one_release_error) {
+TEST(lease, a_lock_that_ends_before_the_work_begins_reports_one_release_error) {
     /// Delays `lock()` between the acquisition and the call.
     struct slow_to_copy {
         slow_to_copy() = default;
@@ -668,14 +672,15 @@ class inline_failing_release : public engine {
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return {"inline", true, time_authority::server};
     }
-    [[nodiscard]] outcome perform(const request&, const call_limits&) override {
+    [[nodiscard]] outcome execute(const request&, const call_limits&) override {
         return outcome::granted(unix_time(1h), fence::from_counter(1));
     }
-    void start(const request& what, const call_limits& limits, completion done) noexcept override {
-        if (std::holds_alternative<release_request>(what)) {
-            done(std::make_exception_ptr(lock_error(error_code::internal, "no")), {});
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override {
+        if (std::holds_alternative<release_request>(req)) {
+            handler(std::make_exception_ptr(lock_error(error_code::internal, "no")), {});
         } else {
-            done(nullptr, perform(what, limits));
+            handler(nullptr, execute(req, limits));
         }
     }
 };
@@ -757,11 +762,12 @@ TEST(lease, a_stop_request_after_the_beginning_of_a_release_is_left_to_the_engin
 }
 
 TEST(lease, the_longest_dispose_timeout_is_just_very_long) {
-    int told = 0;
-    const memory::backend locks({}, {.on_release_error = [&](const auto&, const auto&) { ++told; },
-                                     .dispose_timeout = milliseconds::max()});
+    int reports = 0;
+    const memory::backend locks({},
+                                {.on_release_error = [&](const auto&, const auto&) { ++reports; },
+                                 .dispose_timeout = milliseconds::max()});
     { auto lease = locks.acquire("k"); }
-    EXPECT_EQ(told, 0);
+    EXPECT_EQ(reports, 0);
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
@@ -776,8 +782,8 @@ class default_release_handler : public testing::Test {
     /// What a failing release prints by default. The store's message repeats key and id.
     static std::string printed() {
         auto store = std::make_shared<scripted_engine>(
-            [](const request& what, const call_limits&) -> outcome {
-                if (const auto* release = std::get_if<release_request>(&what)) {
+            [](const request& req, const call_limits&) -> outcome {
+                if (const auto* release = std::get_if<release_request>(&req)) {
                     throw lock_error(error_code::service_unavailable,
                                      "cannot release private-key with " + release->id.to_string());
                 }

@@ -81,12 +81,12 @@ TEST(lock_ids, every_bit_varies) {
     std::vector<std::set<char>> seen(lock_id::length);
     for (int i = 0; i < 4000; ++i) {
         const auto id = lock_id::generate();
-        for (std::size_t place = 0; place < lock_id::length; ++place) {
-            seen[place].insert(id.str()[place]);
+        for (std::size_t position = 0; position < lock_id::length; ++position) {
+            seen[position].insert(id.str()[position]);
         }
     }
-    for (std::size_t place = 0; place + 1 < lock_id::length; ++place) {
-        EXPECT_EQ(seen[place].size(), 64U) << place;
+    for (std::size_t position = 0; position + 1 < lock_id::length; ++position) {
+        EXPECT_EQ(seen[position].size(), 64U) << position;
     }
     EXPECT_EQ(seen.back(), (std::set<char>{'A', 'Q', 'g', 'w'}));
 }

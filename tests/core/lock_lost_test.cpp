@@ -35,7 +35,7 @@ void outlast(held& held) {
     EXPECT_TRUE(eventually([&] { return !held.valid(); }));
 }
 
-TEST(lock_lost_test, a_function_that_outlasts_the_ttl_is_told_to_the_caller_after_the_release) {
+TEST(lock_lost_test, a_function_that_outlasts_the_ttl_is_reported_to_the_caller_after_the_release) {
     const memory::backend locks;
     const auto lost = expect_lost([&] { lock(locks, "k", outlast, {.ttl = 20ms}); });
     ASSERT_TRUE(lost);
@@ -86,7 +86,7 @@ TEST(lock_lost_test, with_auto_extend_the_function_may_outlast_the_ttl) {
 
 TEST(lock_lost_test, a_renewal_that_finds_the_lock_gone_stops_the_function) {
     const memory::backend locks;
-    std::atomic<int> told{0};
+    std::atomic<int> reports{0};
     const auto lost = expect_lost([&] {
         lock(locks, "k",
              [&](held& held) {
@@ -94,14 +94,14 @@ TEST(lock_lost_test, a_renewal_that_finds_the_lock_gone_stops_the_function) {
                  const auto stop = held.stop_token();
                  EXPECT_TRUE(eventually([&] { return stop.stop_requested(); }));
              },
-             {.ttl = 3s, .auto_extend = true, .on_lost = [&](const loss& what) {
-                  EXPECT_EQ(what.reason, loss_reason::not_held);
-                  ++told;
+             {.ttl = 3s, .auto_extend = true, .on_lost = [&](const loss& event) {
+                  EXPECT_EQ(event.reason, loss_reason::not_held);
+                  ++reports;
               }});
     });
     ASSERT_TRUE(lost);
     EXPECT_EQ(lost->reason(), loss_reason::not_held);
-    EXPECT_EQ(told, 1);
+    EXPECT_EQ(reports, 1);
 }
 
 TEST(lock_lost_test, a_release_that_finds_the_lock_gone_before_its_time_is_a_loss) {
@@ -118,8 +118,8 @@ TEST(lock_lost_test, a_release_that_finds_the_lock_gone_before_its_time_is_a_los
 
 TEST(lock_lost_test, a_release_that_only_comes_too_late_is_none) {
     const any_backend locks(
-        std::make_shared<scripted_engine>([](const request& what, const call_limits&) {
-            if (!std::holds_alternative<release_request>(what)) {
+        std::make_shared<scripted_engine>([](const request& req, const call_limits&) {
+            if (!std::holds_alternative<release_request>(req)) {
                 return outcome::granted(unix_time(1h), fence::from_counter(1));
             }
             const auto begin = lease_clock::now();
@@ -131,8 +131,8 @@ TEST(lock_lost_test, a_release_that_only_comes_too_late_is_none) {
 
 TEST(lock_lost_test, it_names_the_last_failure_of_a_renewal_as_its_cause) {
     const any_backend locks(
-        std::make_shared<scripted_engine>([](const request& what, const call_limits&) -> outcome {
-            if (std::holds_alternative<extend_request>(what)) {
+        std::make_shared<scripted_engine>([](const request& req, const call_limits&) -> outcome {
+            if (std::holds_alternative<extend_request>(req)) {
                 throw lock_error(error_code::service_unavailable, "unplugged");
             }
             return outcome::granted(unix_time(1h), fence::from_counter(1));

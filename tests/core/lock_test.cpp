@@ -114,18 +114,18 @@ TEST(lock, it_gives_up_when_its_time_is_over_and_never_sleeps_past_it) {
 /// because it cannot, or because it temporarily cannot.
 class silent_engine : public scripted_engine {
   public:
-    explicit silent_engine(bool tells_when_free)
-        : scripted_engine([this](const request& what, const call_limits&) { return answer(what); }),
-          tells_when_free_(tells_when_free) {}
+    explicit silent_engine(bool supports_waiting)
+        : scripted_engine([this](const request& req, const call_limits&) { return answer(req); }),
+          supports_waiting_(supports_waiting) {}
 
-    [[nodiscard]] bool tells_when_free() const noexcept override { return tells_when_free_; }
+    [[nodiscard]] bool supports_waiting() const noexcept override { return supports_waiting_; }
 
     std::atomic<bool> is_locked{true};
     std::atomic<int> attempts{0};
 
   private:
-    outcome answer(const request& what) {
-        if (std::holds_alternative<release_request>(what)) {
+    outcome answer(const request& req) {
+        if (std::holds_alternative<release_request>(req)) {
             is_locked = false;
             return outcome::done();
         }
@@ -134,14 +134,14 @@ class silent_engine : public scripted_engine {
         return outcome::granted(unix_time(1h), fence::from_counter(++grants_));
     }
 
-    const bool tells_when_free_;
+    const bool supports_waiting_;
     std::atomic<std::uint64_t> grants_{0};
 };
 
 /// The first waiter sleeps for as long as its policy says.
 TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
-    for (const bool tells : {false, true}) {
-        const auto store = std::make_shared<silent_engine>(tells);
+    for (const bool notifies : {false, true}) {
+        const auto store = std::make_shared<silent_engine>(notifies);
         const any_backend locks(store);
         std::stop_source stop;
         auto first = std::async(std::launch::async, [&] {
@@ -150,19 +150,19 @@ TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
                                         .retry = {.retry_delay = 1h, .jitter = jitter::none},
                                         .stop = stop.get_token()});
         });
-        // One attempt that only asks, and one that lingers.
-        ASSERT_TRUE(eventually([&] { return store->attempts == (tells ? 2 : 1); }));
+        // One attempt that only asks, and one that waits.
+        ASSERT_TRUE(eventually([&] { return store->attempts == (notifies ? 2 : 1); }));
         auto second = std::async(std::launch::async,
                                  [&] { (void)acquire_with_retries(locks, "k", {.timeout = 10s}); });
-        EXPECT_TRUE(eventually([&] { return store->attempts == (tells ? 3 : 2); })) << tells;
+        EXPECT_TRUE(eventually([&] { return store->attempts == (notifies ? 3 : 2); })) << notifies;
         store->is_locked = false;
-        EXPECT_NO_THROW(second.get()) << tells;
+        EXPECT_NO_THROW(second.get()) << notifies;
         stop.request_stop();
-        EXPECT_THROW(first.get(), lock_error) << tells;
+        EXPECT_THROW(first.get(), lock_error) << notifies;
     }
 }
 
-TEST(lock, a_caller_whose_only_pause_is_as_long_as_its_time_looks_again_before_the_end) {
+TEST(lock, a_caller_whose_only_pause_is_as_long_as_its_time_tries_again_before_the_end) {
     const auto store = std::make_shared<silent_engine>(false);
     const any_backend locks(store);
     auto waiter = std::async(std::launch::async, [&] {
@@ -191,7 +191,7 @@ TEST(lock, a_client_that_loops_leaves_the_key_to_others_where_the_engine_did_not
                  {.timeout = 1min});
         }
     });
-    // One attempt that only asks, and one that lingers.
+    // One attempt that only asks, and one that waits.
     ASSERT_TRUE(eventually([&] { return store->attempts >= 2; }));
     store->is_locked = false;
     ASSERT_TRUE(eventually([&] { return has_had_it.load(); }));
@@ -209,11 +209,11 @@ class sometimes_silent_engine : public counting_engine {
   public:
     using counting_engine::counting_engine;
 
-    [[nodiscard]] outcome perform(const request& req, const call_limits& limits) override {
+    [[nodiscard]] outcome execute(const request& req, const call_limits& limits) override {
         request forwarded = req;
         auto* const acquisition = std::get_if<acquire_request>(&forwarded);
-        if (acquisition != nullptr && !notifies) acquisition->linger_until = {};
-        return counting_engine::perform(forwarded, limits);
+        if (acquisition != nullptr && !notifies) acquisition->wait_until = {};
+        return counting_engine::execute(forwarded, limits);
     }
 
     std::atomic<bool> notifies{false};
@@ -222,7 +222,7 @@ class sometimes_silent_engine : public counting_engine {
 TEST(lock, a_client_that_the_engine_notifies_again_no_longer_leaves_the_key_to_others) {
     const memory::backend others;
     const auto store =
-        std::make_shared<sometimes_silent_engine>(detail::access::core(others).store());
+        std::make_shared<sometimes_silent_engine>(detail::access::core(others).backing_engine());
     const any_backend locks(store);
     const auto wait_for_another = [&] {
         auto held = others.acquire("k");
@@ -230,7 +230,7 @@ TEST(lock, a_client_that_the_engine_notifies_again_no_longer_leaves_the_key_to_o
         auto waiter = std::async(std::launch::async, [&] {
             return acquire_with_retries(locks, "k", {.timeout = 1min});
         });
-        // One attempt that only asks, and one that lingers.
+        // One attempt that only asks, and one that waits.
         EXPECT_TRUE(eventually([&] { return store->calls() >= before + 2; }));
         EXPECT_TRUE(held->release().ok);
         auto lease = waiter.get();
@@ -253,11 +253,12 @@ TEST(lock, a_client_that_the_engine_notifies_again_no_longer_leaves_the_key_to_o
     }));
 }
 
-/// An engine that sends notifications. Its first waiter lingers until the test ends.
-TEST(lock, a_caller_behind_one_that_waits_to_be_told_asks_before_its_time_is_over) {
+/// An engine that sends notifications. Its first waiter waits until the test ends.
+TEST(lock, a_caller_behind_one_that_waits_for_notifications_asks_before_its_time_is_over) {
     const memory::backend inner;
     std::atomic<int> attempts{0};
-    const auto store = std::make_shared<counting_engine>(detail::access::core(inner).store());
+    const auto store =
+        std::make_shared<counting_engine>(detail::access::core(inner).backing_engine());
     const any_backend locks(store);
     auto held = locks.acquire("k");
     std::stop_source stop;
@@ -267,7 +268,7 @@ TEST(lock, a_caller_behind_one_that_waits_to_be_told_asks_before_its_time_is_ove
                                     .retry = {.retry_delay = 1h, .jitter = jitter::none},
                                     .stop = stop.get_token()});
     });
-    // The attempt of the holder, the first attempt of the waiter, and the one that lingers.
+    // The attempt of the holder, the first attempt of the waiter, and the one that waits.
     ASSERT_TRUE(eventually([&] { return store->calls() == 3; }));
     const auto failure = expect_error(error_code::acquisition_timeout, [&] {
         (void)acquire_with_retries(locks, "k", {.timeout = 400ms});
@@ -279,7 +280,7 @@ TEST(lock, a_caller_behind_one_that_waits_to_be_told_asks_before_its_time_is_ove
     EXPECT_THROW(first.get(), lock_error);
 }
 
-TEST(lock, pauses_that_grow_do_not_keep_the_first_in_line_from_a_free_lock) {
+TEST(lock, pauses_that_grow_do_not_keep_the_first_in_the_queue_from_a_free_lock) {
     const auto store = std::make_shared<silent_engine>(false);
     const any_backend locks(store);
     std::jthread freeing([&] {
@@ -319,8 +320,8 @@ TEST(lock, a_grant_that_arrives_after_its_time_is_released_and_not_used) {
     std::atomic<int> acquires{0};
     std::atomic<int> releases{0};
     const any_backend locks(
-        std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
-            if (std::holds_alternative<release_request>(what)) {
+        std::make_shared<scripted_engine>([&](const request& req, const call_limits&) {
+            if (std::holds_alternative<release_request>(req)) {
                 ++releases;
                 return outcome::done();
             }
@@ -345,8 +346,8 @@ TEST(lock, a_grant_that_arrives_after_its_time_is_released_and_not_used) {
 TEST(lock, an_acquisition_that_is_answered_after_its_time_fails_in_every_form) {
     std::atomic<int> releases{0};
     const any_backend locks(
-        std::make_shared<scripted_engine>([&](const request& what, const call_limits&) {
-            if (std::holds_alternative<release_request>(what)) {
+        std::make_shared<scripted_engine>([&](const request& req, const call_limits&) {
+            if (std::holds_alternative<release_request>(req)) {
                 ++releases;
                 return outcome::done();
             }
@@ -427,8 +428,8 @@ TEST(lock, a_failing_release_goes_to_this_calls_handler_and_not_to_the_caller) {
     int backends = 0;
     std::string source;
     auto store =
-        std::make_shared<scripted_engine>([](const request& what, const call_limits&) -> outcome {
-            if (std::holds_alternative<release_request>(what)) {
+        std::make_shared<scripted_engine>([](const request& req, const call_limits&) -> outcome {
+            if (std::holds_alternative<release_request>(req)) {
                 throw lock_error(error_code::service_unavailable, "gone");
             }
             return outcome::granted(unix_time(1h), fence::from_counter(1));

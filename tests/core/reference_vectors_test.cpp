@@ -77,7 +77,7 @@ TEST(reference_vectors, storage_keys_and_fence_keys_are_made_as_everywhere) {
     }
 }
 
-TEST(reference_vectors, lock_ids_are_told_from_other_text_as_everywhere) {
+TEST(reference_vectors, lock_ids_are_distinguished_from_other_text_as_everywhere) {
     const auto& cases = vectors().at("lock_ids").as_array();
     ASSERT_EQ(cases.size(), 11U);
     for (const auto& value : cases) {

@@ -51,23 +51,23 @@ TEST(renewal_plan_test, two_renewals_that_hang_leave_time_for_a_third) {
 TEST(renewal_plan_test, a_lease_that_is_only_watched_waits_for_its_end) {
     const renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s};
     const auto step = next_step(plan, granted);
-    EXPECT_EQ(step.what, wait);
+    EXPECT_EQ(step.action, wait);
     EXPECT_EQ(step.until, granted + 30s);
-    EXPECT_EQ(next_step(plan, granted + 30s - 1ns).what, wait);
-    EXPECT_EQ(next_step(plan, granted + 30s).what, give_up);
+    EXPECT_EQ(next_step(plan, granted + 30s - 1ns).action, wait);
+    EXPECT_EQ(next_step(plan, granted + 30s).action, give_up);
 }
 
 TEST(renewal_plan_test, one_that_is_kept_waits_for_its_renewal_then_for_its_end) {
     renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s, .is_renewed = true};
-    EXPECT_EQ(next_step(plan, granted).what, wait);
+    EXPECT_EQ(next_step(plan, granted).action, wait);
     EXPECT_EQ(next_step(plan, granted).until, granted + 10s);
     const auto renewal = next_step(plan, granted + 10s);
-    EXPECT_EQ(renewal.what, renew);
+    EXPECT_EQ(renewal.action, renew);
     EXPECT_EQ(renewal.until, granted + 30s);
     plan.renewal_under_way = true;
-    EXPECT_EQ(next_step(plan, granted + 10s).what, wait);
+    EXPECT_EQ(next_step(plan, granted + 10s).action, wait);
     EXPECT_EQ(next_step(plan, granted + 10s).until, granted + 30s);
-    EXPECT_EQ(next_step(plan, granted + 30s).what, give_up);
+    EXPECT_EQ(next_step(plan, granted + 30s).action, give_up);
 }
 
 TEST(renewal_plan_test, after_a_failure_it_pauses_and_never_past_the_end) {
@@ -75,29 +75,29 @@ TEST(renewal_plan_test, after_a_failure_it_pauses_and_never_past_the_end) {
                       .deadline = granted + 30s,
                       .is_renewed = true,
                       .retry_not_before = granted + 12s};
-    EXPECT_EQ(next_step(plan, granted + 11s).what, wait);
+    EXPECT_EQ(next_step(plan, granted + 11s).action, wait);
     EXPECT_EQ(next_step(plan, granted + 11s).until, granted + 12s);
-    EXPECT_EQ(next_step(plan, granted + 12s).what, renew);
+    EXPECT_EQ(next_step(plan, granted + 12s).action, renew);
     plan.retry_not_before = granted + 31s;
     EXPECT_EQ(next_step(plan, granted + 12s).until, granted + 30s);
 }
 
-TEST(renewal_plan_test, whoever_wakes_up_too_late_does_not_renew) {
+TEST(renewal_plan_test, a_wake_up_after_the_deadline_does_not_renew) {
     const renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s, .is_renewed = true};
-    EXPECT_EQ(next_step(plan, granted + 30s).what, give_up);
-    EXPECT_EQ(next_step(plan, granted + 1h).what, give_up);
+    EXPECT_EQ(next_step(plan, granted + 30s).action, give_up);
+    EXPECT_EQ(next_step(plan, granted + 1h).action, give_up);
 }
 
 TEST(renewal_plan_test, a_deadline_that_was_brought_forward_brings_the_renewal_forward) {
     // As by an extension with a shorter TTL.
     const renewal_plan plan{.renewed_at = granted, .deadline = granted + 3s, .is_renewed = true};
     EXPECT_EQ(next_step(plan, granted).until, granted + 1s);
-    EXPECT_EQ(next_step(plan, granted + 1s).what, renew);
+    EXPECT_EQ(next_step(plan, granted + 1s).action, renew);
 }
 
 TEST(renewal_plan_test, a_deadline_before_the_last_renewal_is_given_up) {
     const renewal_plan plan{.renewed_at = granted, .deadline = granted - 1ns, .is_renewed = true};
-    EXPECT_EQ(next_step(plan, granted).what, give_up);
+    EXPECT_EQ(next_step(plan, granted).action, give_up);
 }
 
 }  // namespace

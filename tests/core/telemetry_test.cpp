@@ -100,7 +100,7 @@ TEST(telemetry, a_callback_that_throws_breaks_nothing) {
     EXPECT_EQ(calls, 5);
 }
 
-TEST(telemetry, a_slow_callback_delays_nobody_and_what_does_not_fit_is_counted) {
+TEST(telemetry, a_slow_callback_delays_no_caller_and_dropped_events_are_counted) {
     std::promise<void> unblock;
     auto blocked = unblock.get_future().share();
     const auto locks = with_telemetry(
@@ -116,7 +116,7 @@ TEST(telemetry, a_slow_callback_delays_nobody_and_what_does_not_fit_is_counted) 
     EXPECT_TRUE(locks.flush(milliseconds::max()));
 }
 
-TEST(telemetry, a_system_failure_is_told_without_a_reason_and_passes_through) {
+TEST(telemetry, a_system_failure_is_reported_without_a_reason_and_passes_through) {
     recorder seen;
     const auto locks = with_telemetry(
         any_backend(
@@ -165,7 +165,7 @@ TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_t
     state->end_returned.set_value();
 }
 
-TEST(telemetry, what_the_end_drops_is_told_as_a_warning) {
+TEST(telemetry, events_dropped_at_the_end_are_reported_as_a_warning) {
     std::promise<void> unblock;
     std::promise<std::string> warning;
     {

@@ -91,11 +91,11 @@ class stopped_holder : public testing::TestWithParam<shared_store> {
 
 TEST_P(stopped_holder, past_its_ttl_finds_its_lease_invalid_before_it_does_anything_else) {
     child_process holder([&] {
-        loss_recorder told;
+        loss_recorder losses;
         const auto locks = open();
         auto lease = locks.acquire("k", {.ttl = 2s});
         if (!lease) return 1;
-        lease->on_lost(told.handler());
+        lease->on_lost(losses.handler());
         const auto stop = lease->stop_token();
         lease->keep_alive();
         while (true) {
@@ -104,10 +104,10 @@ TEST_P(stopped_holder, past_its_ttl_finds_its_lease_invalid_before_it_does_anyth
             notes_->last_trusted = asked;
             notes_->ready = true;
         }
-        if (!eventually([&] { return told.any() && stop.stop_requested(); })) return 2;
-        if (told.first().event.reason != loss_reason::expired) return 3;
+        if (!eventually([&] { return losses.any() && stop.stop_requested(); })) return 2;
+        if (losses.first().event.reason != loss_reason::expired) return 3;
         if (lease->valid()) return 4;
-        // What belongs to somebody else by now is not given back.
+        // The lock that another client has by now is not released.
         return lease->release().ok ? 5 : 0;
     });
     ASSERT_TRUE(eventually([&] { return notes_->ready.load(); }));
@@ -120,7 +120,7 @@ TEST_P(stopped_holder, past_its_ttl_finds_its_lease_invalid_before_it_does_anyth
     EXPECT_TRUE(taken_over.extend({.ttl = 60s}).ok);
 }
 
-TEST_P(stopped_holder, in_lock_is_told_by_an_outcome) {
+TEST_P(stopped_holder, in_lock_is_reported_by_an_outcome) {
     child_process holder([&] {
         try {
             lock(open(), "k",
@@ -144,23 +144,23 @@ TEST_P(stopped_holder, in_lock_is_told_by_an_outcome) {
 
 TEST_P(stopped_holder, that_forked_goes_on_and_its_child_does_not_renew) {
     child_process holder([&] {
-        loss_recorder told;
+        loss_recorder losses;
         const auto locks = open();
         auto lease = locks.acquire("k", {.ttl = 2s});
         if (!lease) return 1;
-        lease->on_lost(told.handler());
+        lease->on_lost(losses.handler());
         lease->keep_alive();
         const pid_t grandchild = ::fork();
         if (grandchild == 0) {
             while (true) {
-                if (told.any() || lease->valid()) notes_->grandchild_minds = true;
+                if (losses.any() || lease->valid()) notes_->grandchild_minds = true;
                 ::usleep(1000);
             }
         }
         notes_->grandchild = grandchild;
         const auto begin = lease_clock::now();
         if (!eventually([&] { return lease_clock::now() > begin + 4s; })) return 2;
-        if (!lease->valid() || told.any()) return 3;
+        if (!lease->valid() || losses.any()) return 3;
         notes_->ready = true;
         return ::pause();
     });
@@ -175,7 +175,7 @@ TEST_P(stopped_holder, that_forked_goes_on_and_its_child_does_not_renew) {
     EXPECT_EQ(::kill(notes_->grandchild, SIGKILL), 0);
 }
 
-TEST(kept_lease, in_a_forked_child_is_left_alone_while_the_childs_own_are_looked_after) {
+TEST(kept_lease, in_a_forked_child_is_left_alone_while_the_childs_own_are_renewed) {
     const memory::backend locks;
     auto lease = locks.acquire("k", {.ttl = 2s});
     std::atomic<int> lost{0};

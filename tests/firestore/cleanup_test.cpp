@@ -93,7 +93,7 @@ TEST_F(firestore_cleanup, does_not_remove_what_has_become_another_lock_meanwhile
                                        .clock = clock_.as_wall_clock()},
                                       {.operation_timeout = 20s});
     clock_.advance(20s);
-    proxy.fail_next("commit", {.how = request_fault::ending::hold});
+    proxy.fail_next("commit", {.mode = request_fault::ending::hold});
     EXPECT_FALSE(cleaning.is_locked("k"));
     ASSERT_TRUE(eventually([&] { return proxy.requests("commit") == 1; }));
 

@@ -119,7 +119,7 @@ TEST_F(clock_check, says_nothing_of_clocks_that_agree) {
     EXPECT_TRUE(warnings_.all().empty());
 }
 
-TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_unless_told_otherwise) {
+TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_by_default) {
     google_.show_date(ahead_by(2500ms));
     EXPECT_EQ(firestore::parse_url("firestore://p").on_clock_skew,
               firestore::on_clock_skew::refuse);
@@ -361,7 +361,7 @@ TEST_F(clock_check, an_emulator_that_does_not_tell_the_time_is_not_warned_of) {
     EXPECT_TRUE(warnings_.all().empty());
 }
 
-TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_if_told_to_but_always_releases) {
+TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_if_configured_but_always_releases) {
     google_.show_date(ahead_by(0ms));
     const auto locks = open(firestore::on_clock_skew::refuse);
     auto lease = locks.acquire("k");

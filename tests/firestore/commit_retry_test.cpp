@@ -17,76 +17,76 @@ lock_error reason() {
     return {error_code::service_unavailable, "x"};
 }
 
-TEST(attempts, go_on_after_a_conflict_if_something_has_changed) {
-    attempts so_far;
-    EXPECT_TRUE(so_far.is_first());
-    so_far.failed(setback::conflict, reason(), "v1");
-    EXPECT_NO_THROW(so_far.judge("v2"));
-    EXPECT_THROW(so_far.judge("v1"), lock_error);
-    EXPECT_FALSE(so_far.doubt());
+TEST(commit_retry, goes_on_after_a_conflict_if_something_has_changed) {
+    commit_retry retry;
+    EXPECT_TRUE(retry.is_first());
+    retry.failed(commit_failure::precondition, reason(), "v1");
+    EXPECT_NO_THROW(retry.throw_if_hopeless("v2"));
+    EXPECT_THROW(retry.throw_if_hopeless("v1"), lock_error);
+    EXPECT_FALSE(retry.unknown_outcome());
 }
 
-TEST(attempts, go_on_among_others_though_nothing_has_changed) {
-    attempts so_far;
+TEST(commit_retry, goes_on_among_others_though_nothing_has_changed) {
+    commit_retry retry;
     for (int i = 0; i < 100; ++i) {
-        so_far.failed(setback::contention, reason(), "v");
-        EXPECT_NO_THROW(so_far.judge("v"));
-        EXPECT_LE(so_far.pause(0.999), 250ms);
+        retry.failed(commit_failure::contention, reason(), "v");
+        EXPECT_NO_THROW(retry.throw_if_hopeless("v"));
+        EXPECT_LE(retry.pause(0.999), 250ms);
     }
 }
 
-TEST(attempts, are_contended_when_others_were_faster_again_and_again) {
-    attempts so_far;
-    so_far.failed(setback::contention, reason(), "v");
-    so_far.failed(setback::lost, reason(), "v");
-    so_far.failed(setback::conflict, reason(), "v");
-    EXPECT_FALSE(so_far.are_contended());
-    so_far.failed(setback::conflict, reason(), "w");
-    EXPECT_TRUE(so_far.are_contended());
+TEST(commit_retry, is_contended_when_others_were_faster_again_and_again) {
+    commit_retry retry;
+    retry.failed(commit_failure::contention, reason(), "v");
+    retry.failed(commit_failure::response_lost, reason(), "v");
+    retry.failed(commit_failure::precondition, reason(), "v");
+    EXPECT_FALSE(retry.is_contended());
+    retry.failed(commit_failure::precondition, reason(), "w");
+    EXPECT_TRUE(retry.is_contended());
 }
 
-TEST(attempts, leave_a_commit_in_doubt_until_something_is_known_of_it) {
-    attempts so_far;
-    EXPECT_FALSE(so_far.is_in_doubt());
-    so_far.begin();
-    EXPECT_TRUE(so_far.is_in_doubt());
-    so_far.failed(setback::conflict, reason(), "v");
-    EXPECT_FALSE(so_far.is_in_doubt());
-    so_far.begin();
-    so_far.had_no_effect();
-    EXPECT_FALSE(so_far.is_in_doubt());
-    so_far.failed(setback::lost, reason(), "v");
-    so_far.begin();
-    so_far.had_no_effect();
-    EXPECT_TRUE(so_far.is_in_doubt());
+TEST(commit_retry, leaves_the_outcome_unknown_until_it_is_recorded) {
+    commit_retry retry;
+    EXPECT_FALSE(retry.is_outcome_unknown());
+    retry.begin();
+    EXPECT_TRUE(retry.is_outcome_unknown());
+    retry.failed(commit_failure::precondition, reason(), "v");
+    EXPECT_FALSE(retry.is_outcome_unknown());
+    retry.begin();
+    retry.had_no_effect();
+    EXPECT_FALSE(retry.is_outcome_unknown());
+    retry.failed(commit_failure::response_lost, reason(), "v");
+    retry.begin();
+    retry.had_no_effect();
+    EXPECT_TRUE(retry.is_outcome_unknown());
 }
 
-TEST(attempts, end_after_a_failure_and_after_three_losses) {
-    attempts failed;
-    failed.failed(setback::failed, reason(), "v");
-    EXPECT_THROW(failed.judge("w"), lock_error);
-    EXPECT_TRUE(failed.doubt());
-    attempts lost;
+TEST(commit_retry, ends_after_a_failure_and_after_three_losses) {
+    commit_retry failed;
+    failed.failed(commit_failure::server_failed, reason(), "v");
+    EXPECT_THROW(failed.throw_if_hopeless("w"), lock_error);
+    EXPECT_TRUE(failed.unknown_outcome());
+    commit_retry lost;
     for (int i = 0; i < 2; ++i) {
-        lost.failed(setback::lost, reason(), "v");
-        EXPECT_NO_THROW(lost.judge("v"));
+        lost.failed(commit_failure::response_lost, reason(), "v");
+        EXPECT_NO_THROW(lost.throw_if_hopeless("v"));
     }
-    lost.failed(setback::lost, reason(), "v");
-    EXPECT_THROW(lost.judge("v"), lock_error);
+    lost.failed(commit_failure::response_lost, reason(), "v");
+    EXPECT_THROW(lost.throw_if_hopeless("v"), lock_error);
 }
 
-TEST(the_memory, forgets_the_oldest_beyond_a_fixed_number) {
-    bounded_memory<int, std::string> memory;
-    memory.remember(1, "a");
-    memory.remember(2, "b");
-    memory.remember(1, "c");
-    EXPECT_EQ(memory.find(1), "c");
+TEST(bounded_cache, forgets_the_oldest_beyond_a_fixed_number) {
+    bounded_cache<int, std::string> cache;
+    cache.remember(1, "a");
+    cache.remember(2, "b");
+    cache.remember(1, "c");
+    EXPECT_EQ(cache.find(1), "c");
     for (int i = 3; i <= 4097; ++i)
-        memory.remember(i, "x");
-    EXPECT_FALSE(memory.find(1));
-    EXPECT_TRUE(memory.find(2));
-    memory.forget(2);
-    EXPECT_FALSE(memory.find(2));
+        cache.remember(i, "x");
+    EXPECT_FALSE(cache.find(1));
+    EXPECT_TRUE(cache.find(2));
+    cache.forget(2);
+    EXPECT_FALSE(cache.find(2));
 }
 
 /// A key that cannot be copied when memory is short.
@@ -118,13 +118,13 @@ struct std::hash<syncguard::firestore::costly_key> {
 namespace syncguard::firestore {
 namespace {
 
-TEST(the_memory, stays_bounded_where_there_is_no_memory_for_an_entry) {
+TEST(bounded_cache, stays_bounded_where_there_is_no_memory_for_an_entry) {
     for (int copies = 0;; ++copies) {
-        bounded_memory<costly_key, int> memory;
+        bounded_cache<costly_key, int> cache;
         costly_key::copies_left = copies;
         bool failed = false;
         try {
-            memory.remember(costly_key(0), 0);
+            cache.remember(costly_key(0), 0);
         } catch (const std::bad_alloc&) {
             failed = true;
         }
@@ -134,9 +134,9 @@ TEST(the_memory, stays_bounded_where_there_is_no_memory_for_an_entry) {
             return;
         }
         for (int i = 1; i <= 4097; ++i)
-            memory.remember(costly_key(i), i);
-        EXPECT_FALSE(memory.find(costly_key(1))) << copies;
-        EXPECT_TRUE(memory.find(costly_key(2))) << copies;
+            cache.remember(costly_key(i), i);
+        EXPECT_FALSE(cache.find(costly_key(1))) << copies;
+        EXPECT_TRUE(cache.find(costly_key(2))) << copies;
     }
 }
 

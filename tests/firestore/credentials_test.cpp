@@ -229,14 +229,14 @@ TEST_F(tokens, that_are_refused_fail_the_call_without_a_secret_and_the_next_call
     EXPECT_TRUE(locks.acquire("k"));
 }
 
-TEST_F(tokens, travel_by_tls_to_whoever_has_the_right_certificate) {
-    const certificates made;
-    const local_firestore google(made.server());
-    const local_token_server giver(made.server());
+TEST_F(tokens, are_sent_over_tls_only_to_a_server_with_the_right_certificate) {
+    const certificates certs;
+    const local_firestore google(certs.server());
+    const local_token_server giver(certs.server());
     const service_account_file account(giver.url());
     const firestore::options store{.project = "p",
                                    .endpoint = google.endpoint(),
-                                   .ca_file = made.ca(),
+                                   .ca_file = certs.ca(),
                                    .credentials_file = account.path()};
     auto lease = firestore::backend(store).acquire("k");
     ASSERT_TRUE(lease);
@@ -244,14 +244,14 @@ TEST_F(tokens, travel_by_tls_to_whoever_has_the_right_certificate) {
 }
 
 TEST_F(tokens, are_not_asked_for_at_a_server_with_a_wrong_certificate) {
-    const certificates made;
-    const local_firestore google(made.server());
-    for (const auto& bad : {made.expired_server(), made.other_host(), made.self_signed()}) {
+    const certificates certs;
+    const local_firestore google(certs.server());
+    for (const auto& bad : {certs.expired_server(), certs.other_host(), certs.self_signed()}) {
         const local_token_server giver(bad);
         const service_account_file account(giver.url());
         const firestore::backend locks({.project = "p",
                                         .endpoint = google.endpoint(),
-                                        .ca_file = made.ca(),
+                                        .ca_file = certs.ca(),
                                         .credentials_file = account.path()});
         const auto failure =
             expect_error(error_code::auth_failed, [&] { (void)locks.acquire("k"); });
@@ -264,12 +264,12 @@ TEST_F(tokens, are_not_asked_for_at_a_server_with_a_wrong_certificate) {
 }
 
 TEST_F(tokens, are_not_sent_to_a_firestore_with_a_wrong_certificate) {
-    const certificates made;
-    for (const auto& bad : {made.expired_server(), made.other_host(), made.self_signed()}) {
+    const certificates certs;
+    for (const auto& bad : {certs.expired_server(), certs.other_host(), certs.self_signed()}) {
         const local_firestore google(bad);
         const firestore::backend locks({.project = "p",
                                         .endpoint = google.endpoint(),
-                                        .ca_file = made.ca(),
+                                        .ca_file = certs.ca(),
                                         .credentials_file = account_.path()});
         expect_error(error_code::auth_failed, [&] { (void)locks.acquire("k"); });
         EXPECT_TRUE(google.tokens_seen().empty());
@@ -289,7 +289,7 @@ TEST_F(tokens, that_are_nowhere_to_be_had_are_explained) {
               std::string::npos);
 }
 
-TEST_F(tokens, that_the_metadata_server_does_not_give_are_told_by_the_kind_of_its_failure) {
+TEST_F(tokens, that_the_metadata_server_does_not_give_are_reported_by_the_kind_of_its_failure) {
     const std::string host = "127.0.0.1:" + std::to_string(giver_.server().port());
     ::setenv("CLOUDSDK_CONFIG", folder_.path().c_str(), 1);
     ::setenv("GCE_METADATA_HOST", host.c_str(), 1);

@@ -1,4 +1,4 @@
-/// Locks with one id, which somebody else must have written.
+/// Locks with one id, which another program must have written.
 #include "firestore/on_firestore.hpp"
 #include "support/expect_error.hpp"
 
@@ -33,7 +33,7 @@ TEST_F(firestore_duplicates, that_are_live_are_warned_of_and_not_touched) {
     EXPECT_EQ(messages[0].find(hash_key(id_.str())), std::string::npos) << messages[0];
 }
 
-TEST_F(firestore_duplicates, of_which_one_is_live_leave_no_question_whose_it_is) {
+TEST_F(firestore_duplicates, of_which_one_is_live_are_not_ambiguous) {
     put("ended", -10s);
     put("live", 10s);
     EXPECT_TRUE(owns(open(), id_));

@@ -46,7 +46,7 @@ TEST_F(firestore_end, calls_that_are_under_way_go_on_to_their_end) {
     EXPECT_TRUE(project_->all("locks").empty());
 }
 
-TEST_F(firestore_end, leases_that_nobody_took_are_released_behind_it) {
+TEST_F(firestore_end, leases_that_no_handler_took_are_released_after_it) {
     {
         boost::asio::io_context io;
         auto locks = open();
@@ -78,7 +78,7 @@ TEST_F(firestore_end, may_come_from_within_a_completion) {
 
 TEST_F(firestore_end, does_not_wait_for_a_server_that_never_answers) {
     firestore_proxy proxy(project_->port());
-    proxy.fail_next("batchGet", {.how = request_fault::ending::stall});
+    proxy.fail_next("batchGet", {.mode = request_fault::ending::stall});
     const auto begin = steady_clock::now();
     {
         const firestore::backend locks({.project = project_->name(), .emulator_host = proxy.host()},

@@ -1,5 +1,5 @@
 /// The ground of the Firestore fault tests: a project on the emulator, a breakable way to it, and a
-/// door.
+/// API form.
 #pragma once
 
 #include "contract/api_form.hpp"
@@ -31,7 +31,7 @@ inline backend_options quiet(milliseconds operation_timeout) {
             .on_warning = {}};
 }
 
-class firestore_fault : public testing::TestWithParam<door_kind> {
+class firestore_fault : public testing::TestWithParam<api_form_kind> {
   protected:
     void SetUp() override {
         if (!shared_firestore_emulator()) GTEST_SKIP() << no_emulator;
@@ -47,8 +47,8 @@ class firestore_fault : public testing::TestWithParam<door_kind> {
         return firestore::backend(
             {.project = project_->name(), .emulator_host = project_->emulator_host()}, quiet(20s));
     }
-    any_result acquire(const any_backend& on, const std::string& key) const {
-        return door_->acquire(on, key, {.ttl = 60s}, {});
+    any_result acquire(const any_backend& locks, const std::string& key) const {
+        return form_->acquire(locks, key, {.ttl = 60s}, {});
     }
     [[nodiscard]] bool is_stored(const std::string& key) const {
         return project_->fields("locks", key).has_value();
@@ -61,16 +61,16 @@ class firestore_fault : public testing::TestWithParam<door_kind> {
 
     std::unique_ptr<firestore_project> project_;
     std::unique_ptr<firestore_proxy> proxy_;
-    std::unique_ptr<door> door_ = GetParam().make();
+    std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
-/// The blocking door, and one of those that do not block.
-inline auto both_doors() {
-    const auto doors = all_doors();
-    return testing::Values(doors.at(0), doors.at(1));
+/// The blocking API form, and an asynchronous one.
+inline auto blocking_and_async() {
+    const auto forms = all_api_forms();
+    return testing::Values(forms.at(0), forms.at(1));
 }
 
-inline std::string name_of_door(const testing::TestParamInfo<door_kind>& test) {
+inline std::string name_of_api_form(const testing::TestParamInfo<api_form_kind>& test) {
     return test.param.name;
 }
 

@@ -60,7 +60,7 @@ TEST_F(odd_server, that_closes_behind_each_answer_is_asked_on_fresh_connections)
     EXPECT_EQ(server.connections(), 5U);
 }
 
-TEST_F(odd_server, that_announces_the_end_is_believed) {
+TEST_F(odd_server, that_sends_connection_close_is_believed) {
     const http_server server([](const http_received& request) {
         return http_reply{.body = nothing_found(request), .headers = {{"Connection", "close"}}};
     });
@@ -77,7 +77,7 @@ TEST_F(odd_server, whose_answers_make_no_sense_is_an_internal_error) {
     }
 }
 
-TEST_F(odd_server, whose_answer_to_a_commit_makes_no_sense_leaves_the_acquisition_in_doubt) {
+TEST_F(odd_server, whose_answer_to_a_commit_makes_no_sense_leaves_the_outcome_unknown) {
     std::atomic<int> reads{0};
     const http_server server([&](const http_received& request) {
         if (request.target.ends_with(":commit")) return http_reply{.body = "?"};

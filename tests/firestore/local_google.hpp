@@ -37,8 +37,8 @@ inline std::string nothing_found(const http_received& request) {
     return boost::json::serialize(entries);
 }
 
-/// Answers every read with "missing" and every commit with success, to whoever has a token that is
-/// valid.
+/// Answers every read with "missing" and every commit with success, to every client with a token
+/// that is valid.
 class local_firestore {
   public:
     explicit local_firestore(std::optional<certificate_files> tls = {})

@@ -22,7 +22,7 @@ class firestore_http : public firestore_fault {
     static void cancel_while_held(firestore_proxy& proxy,
                                   const std::function<void(std::stop_token)>& call) {
         const auto commits = proxy.requests("commit");
-        proxy.fail_next("commit", {.how = ending::hold});
+        proxy.fail_next("commit", {.mode = ending::hold});
         std::stop_source stop;
         auto calling = std::async(std::launch::async, [&] {
             expect_error(error_code::aborted, [&] { call(stop.get_token()); });
@@ -32,7 +32,7 @@ class firestore_http : public firestore_fault {
         calling.get();
     }
 };
-INSTANTIATE_TEST_SUITE_P(all, firestore_http, both_doors(), name_of_door);
+INSTANTIATE_TEST_SUITE_P(all, firestore_http, blocking_and_async(), name_of_api_form);
 
 TEST_P(firestore_http, a_conflict_is_resolved_within_the_call) {
     const auto locks = open();
@@ -43,14 +43,14 @@ TEST_P(firestore_http, a_conflict_is_resolved_within_the_call) {
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000001");
     proxy_->fail_next("commit", aborted);
-    EXPECT_TRUE(door_->extend(*lease, {.ttl = 90s}).ok);
+    EXPECT_TRUE(form_->extend(*lease, {.ttl = 90s}).ok);
     proxy_->fail_next("commit", aborted);
-    EXPECT_TRUE(door_->release(*lease).ok);
+    EXPECT_TRUE(form_->release(*lease).ok);
     EXPECT_FALSE(is_stored("k"));
     EXPECT_EQ(proxy_->faults_left(), 0U);
 }
 
-TEST_P(firestore_http, contention_that_lasts_to_the_deadline_is_told_as_such) {
+TEST_P(firestore_http, contention_that_lasts_to_the_deadline_is_reported_as_such) {
     const auto locks = open(1500ms);
     auto lease = acquire(locks, "held");
     ASSERT_TRUE(lease);
@@ -62,8 +62,8 @@ TEST_P(firestore_http, contention_that_lasts_to_the_deadline_is_told_as_such) {
             << failure->what();
     };
     expect_contention([&] { (void)acquire(locks, "k"); });
-    expect_contention([&] { (void)door_->extend(*lease, {.ttl = 90s}); });
-    expect_contention([&] { (void)door_->release(*lease); });
+    expect_contention([&] { (void)form_->extend(*lease, {.ttl = 90s}); });
+    expect_contention([&] { (void)form_->release(*lease); });
     EXPECT_FALSE(is_stored("k"));
     EXPECT_TRUE(is_stored("held"));
 }
@@ -77,7 +77,7 @@ TEST_P(firestore_http, a_refusal_that_is_no_conflict_ends_the_call_although_it_l
     EXPECT_FALSE(is_stored("k"));
 }
 
-TEST_P(firestore_http, an_error_of_the_server_is_told_by_its_kind_and_nothing_is_locked) {
+TEST_P(firestore_http, an_error_of_the_server_is_reported_by_its_kind_and_nothing_is_locked) {
     struct expected {
         unsigned status;
         const char* word;
@@ -108,22 +108,22 @@ TEST_P(firestore_http, an_error_of_the_server_is_told_by_its_kind_and_nothing_is
     }
 }
 
-TEST_P(firestore_http, a_search_that_fails_is_told_by_its_kind_and_touches_nothing) {
+TEST_P(firestore_http, a_search_that_fails_is_reported_by_its_kind_and_touches_nothing) {
     const auto id = acquire(open_directly(), "k")->detach();
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "other", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "other", {}));
     proxy_->fail_next("runQuery", {.status = 503, .word = "UNAVAILABLE"});
-    expect_error(error_code::service_unavailable, [&] { (void)door_->release(locks, id, {}); });
+    expect_error(error_code::service_unavailable, [&] { (void)form_->release(locks, id, {}); });
     proxy_->fail_next("runQuery", {.status = 429, .word = "RESOURCE_EXHAUSTED"});
     expect_error(error_code::rate_limited,
-                 [&] { (void)door_->extend(locks, id, {.ttl = 60s}, {}); });
+                 [&] { (void)form_->extend(locks, id, {.ttl = 60s}, {}); });
     EXPECT_EQ(proxy_->requests("commit"), 0U);
     // On a connection of its own, a cut is an answer; on one that was kept, it is asked again.
-    proxy_->fail_next("runQuery", {.how = ending::cut});
-    expect_error(error_code::service_unavailable, [&] { (void)door_->release(open(), id, {}); });
+    proxy_->fail_next("runQuery", {.mode = ending::cut});
+    expect_error(error_code::service_unavailable, [&] { (void)form_->release(open(), id, {}); });
     EXPECT_TRUE(is_stored("k"));
-    proxy_->fail_next("runQuery", {.how = ending::cut});
-    EXPECT_TRUE(door_->release(locks, id, {}).ok);
+    proxy_->fail_next("runQuery", {.mode = ending::cut});
+    EXPECT_TRUE(form_->release(locks, id, {}).ok);
     EXPECT_FALSE(is_stored("k"));
 }
 
@@ -131,7 +131,7 @@ TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_a
     const auto locks = open();
     int fences = 0;
     for (const request_fault& lost :
-         {request_fault{.forward = true, .how = ending::cut},
+         {request_fault{.forward = true, .mode = ending::cut},
           request_fault{.forward = true, .status = 503, .word = "UNAVAILABLE"},
           request_fault{.forward = true, .status = 500, .word = "INTERNAL"},
           request_fault{.forward = true, .status = 504, .word = "DEADLINE_EXCEEDED"},
@@ -147,12 +147,12 @@ TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_a
         EXPECT_EQ(counter_of("k"), lease->fence().str());
 
         proxy_->fail_next("commit", lost);
-        const auto extended = door_->extend(*lease, {.ttl = 90s});
+        const auto extended = form_->extend(*lease, {.ttl = 90s});
         EXPECT_TRUE(extended.ok);
         EXPECT_EQ(open_directly().lookup(key_lookup{"k"})->expires_at, extended.expires_at);
 
         proxy_->fail_next("commit", lost);
-        EXPECT_TRUE(door_->release(*lease).ok);
+        EXPECT_TRUE(form_->release(*lease).ok);
         EXPECT_FALSE(is_stored("k"));
     }
     EXPECT_EQ(proxy_->faults_left(), 0U);
@@ -160,15 +160,15 @@ TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_a
 
 TEST_P(firestore_http, a_commit_that_did_not_get_through_is_repeated_where_the_connection_broke) {
     const auto locks = open();
-    const request_fault cut{.how = ending::cut};
+    const request_fault cut{.mode = ending::cut};
     proxy_->fail_next("commit", cut);
     auto lease = acquire(locks, "k");
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000001");
     proxy_->fail_next("commit", cut);
-    EXPECT_TRUE(door_->extend(*lease, {.ttl = 90s}).ok);
+    EXPECT_TRUE(form_->extend(*lease, {.ttl = 90s}).ok);
     proxy_->fail_next("commit", cut);
-    EXPECT_TRUE(door_->release(*lease).ok);
+    EXPECT_TRUE(form_->release(*lease).ok);
 
     for (int i = 0; i < 3; ++i)
         proxy_->fail_next("commit", cut);
@@ -181,7 +181,7 @@ TEST_P(firestore_http, an_interim_response_shifts_no_answer_to_another_request) 
     EXPECT_TRUE(acquire(locks, "k")->release().ok);
     // Its counter is remembered now: the next acquisition is one commit, and a 200 grants it.
     for (const unsigned interim : {100U, 102U, 103U}) {
-        proxy_->fail_next("commit", {.how = ending::interim, .status = interim});
+        proxy_->fail_next("commit", {.mode = ending::interim, .status = interim});
         try {
             EXPECT_TRUE(acquire(locks, "other" + std::to_string(interim)));
         } catch (const lock_error& failure) {
@@ -197,11 +197,11 @@ TEST_P(firestore_http, an_interim_response_shifts_no_answer_to_another_request) 
 
 TEST_P(firestore_http, a_switch_of_protocols_leaves_the_outcome_unknown) {
     const auto locks = open();
-    proxy_->fail_next("commit", {.how = ending::interim, .status = 101});
+    proxy_->fail_next("commit", {.mode = ending::interim, .status = 101});
     auto lease = acquire(locks, "k");
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000001");
-    EXPECT_TRUE(door_->release(*lease).ok);
+    EXPECT_TRUE(form_->release(*lease).ok);
     EXPECT_EQ(proxy_->server().connections(), 2U);
 }
 
@@ -228,7 +228,7 @@ TEST_P(firestore_http, a_commit_that_is_delivered_after_its_undoing_takes_no_eff
         const auto commits = proxy.forwarded("commit");
         const auto counter = counter_of("k");
         cancel_while_held(proxy, [&](std::stop_token stop) {
-            (void)door_->acquire(late, "k", {.ttl = 60s}, std::move(stop));
+            (void)form_->acquire(late, "k", {.ttl = 60s}, std::move(stop));
         });
         EXPECT_TRUE(eventually([&] { return counter_of("k") != counter; }));
         proxy.resume();
@@ -255,7 +255,7 @@ TEST_P(firestore_http, a_commit_that_is_delivered_after_the_key_was_found_locked
          .emulator_host = proxy_->host(),
          .clock = [this, stored] { return stored + (proxy_->requests("commit") == 0 ? 5s : -5s); }},
         quiet(20s));
-    proxy_->fail_next("commit", {.how = ending::late});
+    proxy_->fail_next("commit", {.mode = ending::late});
     EXPECT_FALSE(acquire(locks, "k"));
     EXPECT_TRUE(eventually([&] { return counter_of("k") == "000000000000006"; }));
     EXPECT_GE(proxy_->deliver_late().at(0), 400U);
@@ -268,20 +268,20 @@ TEST_P(firestore_http, a_first_copy_that_is_delivered_behind_the_second_fails) {
         ASSERT_EQ(statuses.size(), 1U);
         EXPECT_GE(statuses[0], 400U);
     };
-    const request_fault late{.how = ending::late};
+    const request_fault late{.mode = ending::late};
     proxy_->fail_next("commit", late);
     auto lease = acquire(locks, "k");
     ASSERT_TRUE(lease);
     expect_refusal();
 
     proxy_->fail_next("commit", late);
-    const auto extended = door_->extend(*lease, {.ttl = 90s});
+    const auto extended = form_->extend(*lease, {.ttl = 90s});
     ASSERT_TRUE(extended.ok);
     expect_refusal();
     EXPECT_EQ(locks.lookup(key_lookup{"k"})->expires_at, extended.expires_at);
 
     proxy_->fail_next("commit", late);
-    EXPECT_TRUE(door_->release(*lease).ok);
+    EXPECT_TRUE(form_->release(*lease).ok);
     auto next = acquire(open_directly(), "k");
     ASSERT_TRUE(next);
     expect_refusal();
@@ -298,7 +298,7 @@ TEST_P(firestore_http, an_extension_that_was_acknowledged_is_not_replaced_by_an_
     auto lease = acquire(locks, "k");
     ASSERT_TRUE(lease);
     cancel_while_held(*proxy_, [&](std::stop_token stop) {
-        (void)door_->extend(locks, lease->lock_id(), {.ttl = 500ms}, std::move(stop));
+        (void)form_->extend(locks, lease->lock_id(), {.ttl = 500ms}, std::move(stop));
     });
     // To the very expiry that is stored: a write that changes nothing leaves the version as it is.
     const auto extended = locks.extend(lease->lock_id(), {.ttl = 60s});
@@ -333,9 +333,9 @@ TEST_P(firestore_http,
     ASSERT_TRUE(lease);
     const auto reads = proxy_->requests("batchGet");
     proxy_->fail_next("commit", {.status = 409, .word = "ABORTED"});
-    proxy_->fail_next("batchGet", {.how = ending::hold});
+    proxy_->fail_next("batchGet", {.mode = ending::hold});
     auto extending =
-        std::async(std::launch::async, [&] { return door_->extend(*lease, {.ttl = 60s}); });
+        std::async(std::launch::async, [&] { return form_->extend(*lease, {.ttl = 60s}); });
     ASSERT_TRUE(eventually([&] { return proxy_->requests("batchGet") == reads + 1; }));
     clock.advance(3s);
     const auto executed_before = lease->extend({.ttl = 60s});
@@ -350,9 +350,9 @@ TEST_P(firestore_http,
 
 TEST_P(firestore_http, a_release_by_id_whose_answer_was_lost_is_known_to_have_freed_the_lock) {
     const auto id = acquire(open_directly(), "k")->detach();
-    proxy_->fail_next("commit", {.forward = true, .how = ending::cut});
-    EXPECT_TRUE(door_->release(open(), id, {}).ok);
-    EXPECT_FALSE(door_->release(open(), id, {}).ok);
+    proxy_->fail_next("commit", {.forward = true, .mode = ending::cut});
+    EXPECT_TRUE(form_->release(open(), id, {}).ok);
+    EXPECT_FALSE(form_->release(open(), id, {}).ok);
 }
 
 TEST_P(firestore_http, a_release_whose_answer_was_lost_does_not_touch_the_next_owners_lock) {
@@ -360,8 +360,8 @@ TEST_P(firestore_http, a_release_whose_answer_was_lost_does_not_touch_the_next_o
     auto lease = acquire(locks, "k");
     ASSERT_TRUE(lease);
     // The second commit of the release, if there is one, comes when the key is another's.
-    proxy_->fail_next("commit", {.forward = true, .how = ending::stall});
-    auto releasing = std::async(std::launch::async, [&] { return door_->release(*lease).ok; });
+    proxy_->fail_next("commit", {.forward = true, .mode = ending::stall});
+    auto releasing = std::async(std::launch::async, [&] { return form_->release(*lease).ok; });
     const auto others = open_directly();
     any_result other;
     ASSERT_TRUE(eventually([&] {
@@ -376,20 +376,20 @@ TEST_P(firestore_http, a_release_whose_answer_was_lost_does_not_touch_the_next_o
 
 TEST_P(firestore_http, a_read_on_a_kept_connection_that_was_closed_is_repeated) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "k", {}));
-    proxy_->fail_next("batchGet", {.how = ending::cut});
-    EXPECT_FALSE(door_->is_locked(locks, "k", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "k", {}));
+    proxy_->fail_next("batchGet", {.mode = ending::cut});
+    EXPECT_FALSE(form_->is_locked(locks, "k", {}));
     EXPECT_EQ(proxy_->server().connections(), 2U);
 
     // On a fresh connection it is an answer.
-    proxy_->fail_next("batchGet", {.how = ending::cut});
-    expect_error(error_code::service_unavailable, [&] { (void)door_->is_locked(open(), "k", {}); });
+    proxy_->fail_next("batchGet", {.mode = ending::cut});
+    expect_error(error_code::service_unavailable, [&] { (void)form_->is_locked(open(), "k", {}); });
 }
 
 TEST_P(firestore_http, a_stalled_call_ends_at_its_deadline_and_leaves_nothing_locked) {
     for (const bool forward : {false, true}) {
         const auto locks = open(700ms);
-        proxy_->fail_next("commit", {.forward = forward, .how = ending::stall});
+        proxy_->fail_next("commit", {.forward = forward, .mode = ending::stall});
         const auto begin = steady_clock::now();
         expect_error(error_code::network_timeout, [&] { (void)acquire(locks, "k"); });
         EXPECT_LT(steady_clock::now() - begin, 700ms + margin);
@@ -404,11 +404,11 @@ TEST_P(firestore_http, a_stalled_call_ends_at_its_deadline_and_leaves_nothing_lo
 
 TEST_P(firestore_http, a_stop_request_ends_a_stalled_call_soon) {
     const auto locks = open(60s);
-    proxy_->fail_next("commit", {.forward = true, .how = ending::stall});
+    proxy_->fail_next("commit", {.forward = true, .mode = ending::stall});
     std::stop_source stop;
     auto acquiring = std::async(std::launch::async, [&] {
         expect_error(error_code::aborted,
-                     [&] { (void)door_->acquire(locks, "k", {.ttl = 60s}, stop.get_token()); });
+                     [&] { (void)form_->acquire(locks, "k", {.ttl = 60s}, stop.get_token()); });
     });
     ASSERT_TRUE(eventually([&] { return is_stored("k"); }));
     const auto begin = steady_clock::now();
@@ -419,7 +419,7 @@ TEST_P(firestore_http, a_stop_request_ends_a_stalled_call_soon) {
 }
 
 TEST_P(firestore_http, the_end_of_a_backend_gives_the_release_in_the_background_time) {
-    proxy_->fail_next("commit", {.forward = true, .how = ending::stall});
+    proxy_->fail_next("commit", {.forward = true, .mode = ending::stall});
     {
         const auto locks = open(700ms);
         expect_error(error_code::network_timeout, [&] { (void)acquire(locks, "k"); });
@@ -434,7 +434,7 @@ TEST_P(firestore_http, a_server_that_is_not_there_is_said_to_be_unreachable) {
         {.project = "p", .emulator_host = "127.0.0.1:" + std::to_string(nobody.number())},
         quiet(20s));
     const auto failure = expect_error(error_code::service_unavailable,
-                                      [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                                      [&] { (void)form_->acquire(locks, "k", {}, {}); });
     ASSERT_TRUE(failure);
     EXPECT_NE(std::string(failure->what()).find(std::to_string(nobody.number())),
               std::string::npos);
@@ -448,9 +448,9 @@ TEST_P(firestore_http, connections_are_kept_and_no_more_than_allowed) {
         std::vector<std::jthread> threads;
         for (int i = 0; i < 12; ++i) {
             threads.emplace_back([&, i] {
-                const auto door = GetParam().make();
+                const auto form = GetParam().make();
                 for (int n = 0; n < 3; ++n)
-                    EXPECT_FALSE(door->is_locked(locks, "k" + std::to_string(i), {}));
+                    EXPECT_FALSE(form->is_locked(locks, "k" + std::to_string(i), {}));
             });
         }
     }
@@ -464,7 +464,7 @@ TEST_P(firestore_http, what_is_remembered_saves_reads_and_is_not_believed_blindl
         auto lease = acquire(locks, "k");
         ASSERT_TRUE(lease);
         EXPECT_EQ(lease->fence().str(), fence);
-        EXPECT_TRUE(door_->release(*lease).ok);
+        EXPECT_TRUE(form_->release(*lease).ok);
     };
     pair("000000000000001");
     EXPECT_EQ(proxy_->requests("batchGet"), 1U);
@@ -480,7 +480,7 @@ TEST_P(firestore_http, what_is_remembered_saves_reads_and_is_not_believed_blindl
     ASSERT_TRUE(other);
     EXPECT_FALSE(acquire(locks, "k"));
     EXPECT_TRUE(other->release().ok);
-    // As somebody would who removes documents by hand.
+    // As an operator would who removes documents by hand.
     pair("000000000000006");
     project_->remove("fence_counters", "fence:k");
     pair("000000000000001");
@@ -488,9 +488,9 @@ TEST_P(firestore_http, what_is_remembered_saves_reads_and_is_not_believed_blindl
     auto lease = acquire(locks, "k");
     ASSERT_TRUE(lease);
     EXPECT_TRUE(others.extend(lease->lock_id(), {.ttl = 90s}).ok);
-    EXPECT_TRUE(door_->extend(*lease, {.ttl = 95s}).ok);
+    EXPECT_TRUE(form_->extend(*lease, {.ttl = 95s}).ok);
     EXPECT_TRUE(others.release(lease->lock_id()).ok);
-    EXPECT_FALSE(door_->release(*lease).ok);
+    EXPECT_FALSE(form_->release(*lease).ok);
 }
 
 }  // namespace

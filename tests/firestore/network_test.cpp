@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST_P(firestore_cut, a_pair_of_operations_survives_a_cut_at_any_place_without_leaving_a_lock) {
-    const auto [way, how] = GetParam();
+    const auto [way, mode] = GetParam();
     std::uint64_t last_fence = 0;
     // Prime steps: requests and answers are cut at ever other places.
     for (std::uint64_t bytes = 0;; bytes += 53) {
@@ -49,7 +49,7 @@ TEST_P(firestore_cut, a_pair_of_operations_survives_a_cut_at_any_place_without_l
              .emulator_host = "127.0.0.1:" + std::to_string(proxy_->port())},
             quiet(20s));
         const auto cuts = proxy_->cuts();
-        proxy_->arm_cut(way, bytes, how);
+        proxy_->arm_cut(way, bytes, mode);
         try {
             auto lease = locks.acquire("k", {.ttl = 60s});
             ASSERT_TRUE(lease) << bytes;

@@ -26,15 +26,15 @@ using namespace std::chrono_literals;
 class warnings {
   public:
     [[nodiscard]] warning_handler handler() {
-        return [told = told_](std::string_view message) {
-            const std::lock_guard guard(told->mutex);
-            told->messages.emplace_back(message);
+        return [log = log_](std::string_view message) {
+            const std::lock_guard guard(log->mutex);
+            log->messages.emplace_back(message);
         };
     }
     [[nodiscard]] std::vector<std::string> all() const {
         await_begun_handlers();
-        const std::lock_guard guard(told_->mutex);
-        return told_->messages;
+        const std::lock_guard guard(log_->mutex);
+        return log_->messages;
     }
     /// Waits until there are so many.
     [[nodiscard]] std::vector<std::string> first(std::size_t count) const {
@@ -47,7 +47,7 @@ class warnings {
         std::mutex mutex;
         std::vector<std::string> messages;
     };
-    std::shared_ptr<state> told_ = std::make_shared<state>();
+    std::shared_ptr<state> log_ = std::make_shared<state>();
 };
 
 class on_firestore : public testing::Test {

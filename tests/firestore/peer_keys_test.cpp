@@ -28,9 +28,9 @@ class firestore_peer_keys : public on_firestore {
         project_->put("fence_counters", "fence:" + id,
                       R"({"fence":{"stringValue":")" + fence + R"("}})");
     }
-    [[nodiscard]] outcome perform(const firestore::backend& locks, const request& what) const {
-        return detail::access::core(locks).store()->perform(
-            what, {.deadline = std::chrono::steady_clock::now() + 20s, .stop = {}});
+    [[nodiscard]] outcome execute(const firestore::backend& locks, const request& req) const {
+        return detail::access::core(locks).backing_engine()->execute(
+            req, {.deadline = std::chrono::steady_clock::now() + 20s, .stop = {}});
     }
 
     std::optional<firestore_peer> peer_;
@@ -83,12 +83,12 @@ TEST_F(firestore_peer_keys, are_found_by_id_alone_only_outside_of_subcollections
     const auto id = locks.acquire(invoice, {.ttl = 30s})->detach();
     const auto others = open();
     EXPECT_FALSE(others.release(id).ok);
-    EXPECT_TRUE(perform(others, extend_request{.id = id, .ttl = 60s, .key = invoice}).ok);
-    EXPECT_TRUE(perform(open(), release_request{.id = id, .key = invoice}).ok);
+    EXPECT_TRUE(execute(others, extend_request{.id = id, .ttl = 60s, .key = invoice}).ok);
+    EXPECT_TRUE(execute(open(), release_request{.id = id, .key = invoice}).ok);
     EXPECT_FALSE(others.is_locked(invoice));
 }
 
-TEST_F(firestore_peer_keys, that_share_a_document_are_told_apart) {
+TEST_F(firestore_peer_keys, that_share_a_document_are_distinguished) {
     ASSERT_TRUE(peer_->acquire("a/", 30s));
     const auto locks = open();
     EXPECT_TRUE(locks.is_locked("a"));
@@ -133,7 +133,7 @@ TEST_F(firestore_peer_keys, that_were_hashed_before_stay_locked_and_keep_their_f
     const auto found = get_by_key(locks, invoice);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->fence, fence::from_counter(41));
-    EXPECT_TRUE(perform(locks, extend_request{.id = id, .ttl = 20s, .key = invoice}).ok);
+    EXPECT_TRUE(execute(locks, extend_request{.id = id, .ttl = 20s, .key = invoice}).ok);
     clock_.advance(20s + 999ms);
     EXPECT_FALSE(locks.acquire(invoice));
 
@@ -154,7 +154,7 @@ TEST_F(firestore_peer_keys, that_were_hashed_before_are_released_by_their_owner)
     project_->put("locks", hash_of_invoice,
                   lock_fields(id.to_string(), clock_.now() + 10s, invoice, "000000000000041"));
     put_counter(hash_of_invoice, "000000000000050");
-    EXPECT_TRUE(perform(open(), release_request{.id = id, .key = invoice}).ok);
+    EXPECT_TRUE(execute(open(), release_request{.id = id, .key = invoice}).ok);
     EXPECT_FALSE(open().is_locked(invoice));
     auto lease = open().acquire(invoice);
     ASSERT_TRUE(lease);

@@ -9,10 +9,10 @@ namespace {
 class firestore_skewed_clients : public on_firestore {
   protected:
     /// Whose clock is that far ahead of the test's, from now on.
-    [[nodiscard]] firestore::backend open_ahead(milliseconds by) const {
+    [[nodiscard]] firestore::backend open_ahead(milliseconds skew) const {
         return firestore::backend({.project = project_->name(),
                                    .emulator_host = project_->emulator_host(),
-                                   .clock = [clock = clock_, by] { return clock.now() + by; }},
+                                   .clock = [clock = clock_, skew] { return clock.now() + skew; }},
                                   {.operation_timeout = 20s});
     }
 };
@@ -42,7 +42,7 @@ TEST_F(firestore_skewed_clients, get_the_lock_of_one_that_is_gone_in_the_end) {
     }
 }
 
-TEST_F(firestore_skewed_clients, beyond_the_tolerance_are_told_apart_by_their_fences) {
+TEST_F(firestore_skewed_clients, beyond_the_tolerance_are_distinguished_by_their_fences) {
     const auto owner = open();
     auto lease = owner.acquire("k", {.ttl = 10s});
     ASSERT_TRUE(lease);

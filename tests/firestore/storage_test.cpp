@@ -135,15 +135,15 @@ TEST_F(firestore_storage, a_locked_key_tells_how_long_it_can_stay_so) {
     const auto locks = open();
     const auto held = locks.acquire("k", {.ttl = 30s});
     clock_.advance(10s);
-    const auto store = detail::access::core(locks).store();
+    const auto store = detail::access::core(locks).backing_engine();
     const auto answer =
-        store->perform(acquire_request{.key = "k",
+        store->execute(acquire_request{.key = "k",
                                        .id = lock_id::generate(),
                                        .ttl = 1s,
-                                       .linger_until = std::chrono::steady_clock::now() + 1h},
+                                       .wait_until = std::chrono::steady_clock::now() + 1h},
                        {.deadline = std::chrono::steady_clock::now() + 20s, .stop = {}});
     EXPECT_FALSE(answer.ok);
-    EXPECT_EQ(answer.locked_for, 20s + time_tolerance);
+    EXPECT_EQ(answer.free_within, 20s + time_tolerance);
 }
 
 TEST_F(firestore_storage, the_clients_clock_is_the_authority) {

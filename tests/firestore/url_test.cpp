@@ -56,7 +56,7 @@ TEST(options, that_cannot_be_used_are_refused_at_construction) {
     const auto refused = [](options store) {
         if (store.endpoint.empty() && store.emulator_host.empty())
             store.emulator_host = "127.0.0.1:1";
-        expect_error(error_code::invalid_argument, [&] { const backend made(store); });
+        expect_error(error_code::invalid_argument, [&] { const backend opened(store); });
     };
     refused({});
     refused({.project = "a/b"});

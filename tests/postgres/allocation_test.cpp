@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* key = "a key that is too long for the small string optimisation";
 
-constexpr const char* other_key = "a key that somebody else has, as long as the other";
+constexpr const char* other_key = "a key that another client has, as long as the other";
 
 class postgres_out_of_memory : public postgres_fault {
   protected:

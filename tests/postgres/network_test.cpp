@@ -76,7 +76,7 @@ TEST_F(postgres_network, a_release_whose_acknowledgement_was_lost_is_not_called_
     proxy_.stall(direction::to_client);
     auto call = async_release(locks, id, {}, boost::asio::use_future);
     ASSERT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }));
-    // Meanwhile somebody else has the key: the repeated release must not touch that.
+    // Meanwhile another client has the key: the repeated release must not touch that.
     server().run(
         "INSERT INTO syncguard_locks VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', "
         "9999999999999, 1, '000000000000002', 'k')");
@@ -301,7 +301,7 @@ TEST_F(postgres_network, renewals_do_not_wait_behind_many_acquisitions) {
     auto lease = locks.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);
     ASSERT_TRUE(lease->extend({.ttl = 60s}).ok);
-    // All connections for others are stuck behind somebody who is at these keys.
+    // All connections for others are stuck behind a session that has these keys locked.
     auto other = server().connect();
     other.run(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k' || i)) FROM generate_series(0, 9) i");

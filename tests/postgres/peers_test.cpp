@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto span = 60s;
 
-/// Now and then somebody goes without releasing, and the others have to wait for the end of the
+/// Now and then a holder goes without releasing, and the others have to wait for the end of the
 /// lock.
 constexpr int visits_until_it_is_forgotten = 50;
 constexpr milliseconds ttl_of_a_forgotten_one{100};
@@ -27,11 +27,11 @@ constexpr milliseconds ttl_of_a_forgotten_one{100};
 class resource {
   public:
     explicit resource(const std::filesystem::path& folder)
-        : door_(folder / "inside"), record_(folder / "record") {}
+        : form_(folder / "inside"), record_(folder / "record") {}
 
-    /// False if somebody else is inside.
+    /// False if another process is inside.
     [[nodiscard]] bool visit(const std::string& fence, const std::string& visitor) const {
-        const int alone = ::open(door_.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        const int alone = ::open(form_.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (alone < 0) return false;
         ::close(alone);
         {
@@ -39,7 +39,7 @@ class resource {
             std::ofstream record(record_, std::ios::app);
             record << fence + " " + visitor + "\n" << std::flush;
         }
-        return ::unlink(door_.c_str()) == 0;
+        return ::unlink(form_.c_str()) == 0;
     }
     [[nodiscard]] std::vector<std::pair<std::string, std::string>> visits() const {
         std::vector<std::pair<std::string, std::string>> all;
@@ -50,7 +50,7 @@ class resource {
     }
 
   private:
-    std::string door_;
+    std::string form_;
     std::string record_;
 };
 

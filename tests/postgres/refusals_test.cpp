@@ -498,7 +498,7 @@ TEST_F(postgres_refusals, too_many_connections_are_a_rate_limit_only_while_there
         others.push_back(small.connect());
     expect_error(error_code::rate_limited,
                  [&] { (void)postgres::backend({.connection = small.url()}).acquire("other"); });
-    // Whoever has one connection makes do with it.
+    // A client with one connection manages with it.
     std::vector<std::jthread> crowd;
     for (int i = 0; i < 6; ++i) {
         crowd.emplace_back([&, i] {

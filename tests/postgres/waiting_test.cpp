@@ -37,7 +37,7 @@ class waiting_on_postgres : public on_postgres {
 
     static bool has_waiter() { return server().value(interest_markers) == "1"; }
 
-    /// Lets somebody wait for a lock that is held, has `let_go` see to its end, and expects that
+    /// Lets a caller wait for a held lock, ends the lock by `let_go`, and expects that
     /// the one who waits gets it soon.
     template <class LetGo>
     static void expect_to_be_woken_by(LetGo let_go) {
@@ -271,7 +271,7 @@ TEST_F(waiting_on_postgres, a_peer_that_does_not_tell_is_found_out_by_the_next_r
     server().run("DELETE FROM syncguard_locks");
 }
 
-TEST_F(waiting_on_postgres, a_release_notifies_only_where_somebody_waits) {
+TEST_F(waiting_on_postgres, a_release_notifies_only_if_a_client_waits) {
     auto ear = server().connect();
     ear.run("LISTEN syncguard");
     const auto heard = [&] {

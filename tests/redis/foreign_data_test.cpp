@@ -1,4 +1,4 @@
-/// What is not a lock belongs to somebody else: it is told, and left as it is.
+/// Values that are no locks belong to other programs: they are reported, and left as they are.
 #include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 

@@ -108,7 +108,7 @@ class pretender {
     std::thread thread_;
 };
 
-class redis_hostile_server : public testing::TestWithParam<door_kind> {
+class redis_hostile_server : public testing::TestWithParam<api_form_kind> {
   protected:
     /// Expects one operation after the other to fail with `code`, in time.
     void expect_failures(const pretender::lines& says, error_code code) {
@@ -117,15 +117,15 @@ class redis_hostile_server : public testing::TestWithParam<door_kind> {
             {.host = "127.0.0.1", .port = server.port(), .connect_timeout = 500ms}, quiet(500ms));
         const std::string id(22, 'A');
         const auto taken = time_of([&] {
-            expect_error(code, [&] { (void)door_->is_locked(locks, "k", {}); });
-            expect_error(code, [&] { (void)door_->extend(locks, id, {}, {}); });
-            expect_error(code, [&] { (void)door_->release(locks, id, {}); });
-            expect_error(code, [&] { (void)door_->lookup(locks, key_lookup{"k"}, {}); });
+            expect_error(code, [&] { (void)form_->is_locked(locks, "k", {}); });
+            expect_error(code, [&] { (void)form_->extend(locks, id, {}, {}); });
+            expect_error(code, [&] { (void)form_->release(locks, id, {}); });
+            expect_error(code, [&] { (void)form_->lookup(locks, key_lookup{"k"}, {}); });
         });
         EXPECT_LT(taken, 4 * 500ms + margin) << says.answer.substr(0, 100);
     }
 
-    std::unique_ptr<door> door_ = GetParam().make();
+    std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
 TEST_P(redis_hostile_server, garbage_is_refused) {
@@ -163,7 +163,7 @@ TEST_P(redis_hostile_server, an_acquisition_without_a_valid_reply_fails_and_its_
         pretender server({.at_once = {}, .answer = answer});
         std::optional<any_backend> locks =
             redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet(500ms));
-        expect_error(error_code::internal, [&] { (void)door_->acquire(*locks, "k", {}, {}); });
+        expect_error(error_code::internal, [&] { (void)form_->acquire(*locks, "k", {}, {}); });
         // What may have been granted is released; the end waits for that, but not for ever.
         EXPECT_LT(time_of([&] { locks.reset(); }), 1s + margin);
     }
@@ -174,7 +174,7 @@ TEST_P(redis_hostile_server, one_that_closes_after_the_handshake_is_not_called_i
     std::optional<any_backend> locks =
         redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet(500ms));
     expect_error(error_code::service_unavailable,
-                 [&] { (void)door_->acquire(*locks, "k", {}, {}); });
+                 [&] { (void)form_->acquire(*locks, "k", {}, {}); });
     locks.reset();
     EXPECT_LT(server.connections(), 30);
 }
@@ -186,7 +186,7 @@ TEST_P(redis_hostile_server, one_that_never_stops_talking_does_not_stop_deadline
     const auto taken = time_of([&] {
         for (int i = 0; i < 3; ++i) {
             expect_error(error_code::network_timeout,
-                         [&] { (void)door_->is_locked(*locks, "k", {}); });
+                         [&] { (void)form_->is_locked(*locks, "k", {}); });
         }
     });
     EXPECT_LT(taken, 3 * 300ms + margin);
@@ -200,7 +200,7 @@ TEST_P(redis_hostile_server, more_answers_than_questions_end_the_connection) {
     // The surplus must not become the answer to the next question.
     for (int i = 0; i < 20; ++i) {
         try {
-            EXPECT_FALSE(door_->is_locked(locks, "k", {}));
+            EXPECT_FALSE(form_->is_locked(locks, "k", {}));
         } catch (const lock_error& failure) {
             EXPECT_EQ(failure.code(), error_code::internal) << failure.what();
         }
@@ -214,7 +214,7 @@ TEST_P(redis_hostile_server, pushes_between_answers_are_no_answers) {
                       .answer = push + push + "*2\r\n:1\r\n:0\r\n" + push});
     const any_backend locks = redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet());
     for (int i = 0; i < 20; ++i)
-        EXPECT_FALSE(door_->is_locked(locks, "k", {}));
+        EXPECT_FALSE(form_->is_locked(locks, "k", {}));
 }
 
 TEST_P(redis_hostile_server, one_that_never_answers_or_always_closes_is_an_error_in_time) {
@@ -229,7 +229,7 @@ TEST_P(redis_hostile_server, one_that_never_answers_or_always_closes_is_an_error
                     error_code::network_timeout);
 }
 
-INSTANTIATE_TEST_SUITE_P(all, redis_hostile_server, both_doors(), name_of_door);
+INSTANTIATE_TEST_SUITE_P(all, redis_hostile_server, blocking_and_async(), name_of_api_form);
 
 }  // namespace
 }  // namespace syncguard::test

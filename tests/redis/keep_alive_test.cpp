@@ -134,7 +134,7 @@ TEST_F(redis_keep_alive, a_lock_that_was_deleted_is_lost_at_the_next_renewal) {
     EXPECT_FALSE(lease->valid());
 }
 
-TEST_F(redis_keep_alive, a_lock_that_somebody_else_got_meanwhile_stays_theirs) {
+TEST_F(redis_keep_alive, a_lock_that_another_client_got_meanwhile_stays) {
     auto lease = locks_.acquire("k", {.ttl = 3s});
     ASSERT_TRUE(lease);
     lease->on_lost(losses_.handler());

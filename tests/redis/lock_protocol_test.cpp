@@ -55,7 +55,7 @@ TEST(replies_of_the_lock_script, to_an_acquisition) {
     EXPECT_EQ(no.reason, failure_reason::locked);
     const auto for_a_while = decoded(acquire, ":-1500\r\n");
     EXPECT_EQ(for_a_while.reason, failure_reason::locked);
-    EXPECT_EQ(for_a_while.locked_for, milliseconds(1500));
+    EXPECT_EQ(for_a_while.free_within, milliseconds(1500));
 }
 
 TEST(replies_of_the_lock_script, to_a_release_or_an_extension) {

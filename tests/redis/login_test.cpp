@@ -15,7 +15,7 @@ const std::string secret = "correct-horse-battery";
 const std::string wrong_secret = "incorrect-zebra-staple";
 const std::string locker = "a-user-with-a-name-of-some-length";
 
-class redis_login : public testing::TestWithParam<door_kind> {
+class redis_login : public testing::TestWithParam<api_form_kind> {
   protected:
     [[nodiscard]] static any_backend open(const redis_server& server, const std::string& user,
                                           const std::string& password, unsigned database = 0) {
@@ -28,17 +28,17 @@ class redis_login : public testing::TestWithParam<door_kind> {
     }
 
     void expect_it_works(const any_backend& locks) {
-        auto lease = door_->acquire(locks, "k", {.ttl = 60s}, {});
+        auto lease = form_->acquire(locks, "k", {.ttl = 60s}, {});
         ASSERT_TRUE(lease);
-        EXPECT_TRUE(door_->extend(*lease, {.ttl = 60s}));
-        EXPECT_TRUE(door_->lookup(locks, key_lookup{"k"}, {}));
-        EXPECT_TRUE(door_->release(*lease));
+        EXPECT_TRUE(form_->extend(*lease, {.ttl = 60s}));
+        EXPECT_TRUE(form_->lookup(locks, key_lookup{"k"}, {}));
+        EXPECT_TRUE(form_->release(*lease));
     }
 
     /// The message tells the server and no secret.
     void expect_refusal(const any_backend& locks) {
         const auto failure = expect_error(error_code::auth_failed,
-                                          [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                                          [&] { (void)form_->acquire(locks, "k", {}, {}); });
         if (!failure) return;
         const std::string text = failure->what();
         EXPECT_NE(text.find("127.0.0.1:"), std::string::npos) << text;
@@ -46,7 +46,7 @@ class redis_login : public testing::TestWithParam<door_kind> {
         EXPECT_EQ(text.find(wrong_secret), std::string::npos) << text;
     }
 
-    std::unique_ptr<door> door_ = GetParam().make();
+    std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
 TEST_P(redis_login, a_password_opens_and_a_wrong_or_missing_one_does_not) {
@@ -94,7 +94,7 @@ TEST_P(redis_login, a_password_that_changes_is_asked_for_with_the_next_connectio
     // The end of the connection may come in the middle of a call.
     EXPECT_TRUE(eventually([&] {
         try {
-            (void)door_->is_locked(locks, "k", {});
+            (void)form_->is_locked(locks, "k", {});
             return false;
         } catch (const lock_error& failure) {
             return failure.code() == error_code::auth_failed;
@@ -110,7 +110,7 @@ TEST_P(redis_login, a_server_without_hello_is_used_with_resp2) {
     const redis_server server({.arguments = {"--rename-command", "HELLO", ""}});
     expect_it_works(open(server, "", ""));
     const auto elsewhere = open(server, "", "", 5);
-    auto lease = door_->acquire(elsewhere, "k", {.ttl = 60s}, {});
+    auto lease = form_->acquire(elsewhere, "k", {.ttl = 60s}, {});
     ASSERT_TRUE(lease);
     EXPECT_FALSE(holds_lock(server, "k"));
     EXPECT_EQ(clients_of(server), 1U);
@@ -120,7 +120,7 @@ TEST_P(redis_login, a_server_without_hello_is_used_with_resp2) {
 TEST_P(redis_login, a_database_that_does_not_exist_is_an_error_of_the_caller) {
     const redis_server server;
     const auto locks = open(server, "", "", 16);
-    expect_error(error_code::invalid_argument, [&] { (void)door_->acquire(locks, "k", {}, {}); });
+    expect_error(error_code::invalid_argument, [&] { (void)form_->acquire(locks, "k", {}, {}); });
 }
 
 TEST_P(redis_login, a_server_with_too_many_clients_says_so) {
@@ -130,11 +130,11 @@ TEST_P(redis_login, a_server_with_too_many_clients_says_so) {
     ASSERT_EQ(second.command({"PING"}).text, "PONG");
     const auto locks = open(server, "", "");
     for (int i = 0; i < 4; ++i) {
-        expect_error(error_code::rate_limited, [&] { (void)door_->acquire(locks, "k", {}, {}); });
+        expect_error(error_code::rate_limited, [&] { (void)form_->acquire(locks, "k", {}, {}); });
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(all, redis_login, both_doors(), name_of_door);
+INSTANTIATE_TEST_SUITE_P(all, redis_login, blocking_and_async(), name_of_api_form);
 
 TEST(redis_url_secrets, are_not_repeated_when_a_url_is_wrong) {
     for (const std::string& url : {

@@ -24,7 +24,7 @@ namespace {
 
 // Cuts.
 
-using cut = std::tuple<door_kind, direction, closing>;
+using cut = std::tuple<api_form_kind, direction, closing>;
 
 class redis_cut : public testing::TestWithParam<cut> {
   protected:
@@ -38,7 +38,7 @@ class redis_cut : public testing::TestWithParam<cut> {
         for (;; bytes += closing_kind == closing::reset ? 17 : 1) {
             // A cut behind the last byte may strike this call instead.
             ASSERT_TRUE(eventually([&] {
-                return survives([&] { (void)door_->is_locked(locks_, "warm-up", {}); });
+                return survives([&] { (void)form_->is_locked(locks_, "warm-up", {}); });
             })) << bytes;
             const auto cuts = proxy_.cuts();
             proxy_.arm_cut(way, bytes, closing_kind);
@@ -69,7 +69,7 @@ class redis_cut : public testing::TestWithParam<cut> {
     static constexpr milliseconds operation_timeout{2'000};
     redis_server server_;
     fault_proxy proxy_{server_.port()};
-    std::unique_ptr<door> door_ = std::get<0>(GetParam()).make();
+    std::unique_ptr<api_form> form_ = std::get<0>(GetParam()).make();
     any_backend locks_ =
         redis::backend({.host = "127.0.0.1", .port = proxy_.port()}, quiet(operation_timeout));
 };
@@ -79,7 +79,7 @@ TEST_P(redis_cut, an_acquisition_fails_or_holds_and_the_next_one_gets_the_lock) 
     cut_at_every_byte_of([&](std::uint64_t bytes) {
         const std::string key = "key:" + std::to_string(bytes);
         any_result first;
-        if (survives([&] { first = door_->acquire(locks_, key, {.ttl = 60s}, {}); })) {
+        if (survives([&] { first = form_->acquire(locks_, key, {.ttl = 60s}, {}); })) {
             EXPECT_TRUE(first);
             held.push_back(std::move(first));
             return;
@@ -88,7 +88,7 @@ TEST_P(redis_cut, an_acquisition_fails_or_holds_and_the_next_one_gets_the_lock) 
         // The next owner need not wait for the TTL, and the clean-up leaves it alone.
         EXPECT_TRUE(eventually(
             [&] {
-                survives([&] { held.back() = door_->acquire(locks_, key, {.ttl = 60s}, {}); });
+                survives([&] { held.back() = form_->acquire(locks_, key, {.ttl = 60s}, {}); });
                 return held.back().ok();
             },
             cleanup_time))
@@ -108,13 +108,13 @@ TEST_P(redis_cut, a_release_frees_at_the_latest_when_it_is_repeated) {
         const auto id = locks_.acquire(key, {.ttl = 60s})->detach();
         proxy_.arm_cut(std::get<1>(GetParam()), bytes, std::get<2>(GetParam()));
         release_result result;
-        if (survives([&] { result = door_->release(locks_, id, {}); })) {
+        if (survives([&] { result = form_->release(locks_, id, {}); })) {
             EXPECT_TRUE(result);
             EXPECT_FALSE(holds_lock(server_, key)) << bytes;
             return;
         }
         const bool unheard = !holds_lock(server_, key);
-        EXPECT_EQ(door_->release(locks_, id, {}).ok, !unheard) << bytes;
+        EXPECT_EQ(form_->release(locks_, id, {}).ok, !unheard) << bytes;
         EXPECT_FALSE(holds_lock(server_, key)) << bytes;
     });
 }
@@ -123,9 +123,9 @@ TEST_P(redis_cut, an_extension_that_failed_leaves_the_lock_to_its_holder) {
     auto lease = locks_.acquire("k", {.ttl = 60s});
     ASSERT_TRUE(lease);
     cut_at_every_byte_of([&](std::uint64_t bytes) {
-        if (survives([&] { EXPECT_TRUE(door_->extend(*lease, {.ttl = 60s})) << bytes; })) return;
+        if (survives([&] { EXPECT_TRUE(form_->extend(*lease, {.ttl = 60s})) << bytes; })) return;
         EXPECT_TRUE(lease->valid()) << bytes;
-        EXPECT_TRUE(door_->extend(*lease, {.ttl = 60s})) << bytes;
+        EXPECT_TRUE(form_->extend(*lease, {.ttl = 60s})) << bytes;
     });
     EXPECT_TRUE(lease->release());
 }
@@ -135,7 +135,7 @@ TEST_P(redis_cut, a_lookup_tells_the_truth_or_fails) {
     ASSERT_TRUE(lease);
     cut_at_every_byte_of([&](std::uint64_t bytes) {
         survives([&] {
-            const auto info = door_->lookup(locks_, key_lookup{"k"}, {});
+            const auto info = form_->lookup(locks_, key_lookup{"k"}, {});
             ASSERT_TRUE(info) << bytes;
             EXPECT_EQ(info->fence, lease->fence());
         });
@@ -149,9 +149,9 @@ TEST_P(redis_cut, a_handshake_that_is_cut_fails_the_call_and_not_the_client) {
         const any_backend fresh =
             redis::backend({.host = "127.0.0.1", .port = proxy_.port()}, quiet(operation_timeout));
         proxy_.arm_cut(std::get<1>(GetParam()), bytes, std::get<2>(GetParam()));
-        const bool passed = survives([&] { (void)door_->is_locked(fresh, "k", {}); });
+        const bool passed = survives([&] { (void)form_->is_locked(fresh, "k", {}); });
         proxy_.disarm_cut();
-        EXPECT_FALSE(door_->is_locked(fresh, "k", {})) << bytes;
+        EXPECT_FALSE(form_->is_locked(fresh, "k", {})) << bytes;
         if (passed && proxy_.cuts() == cuts) break;
         // A failed greeting is not repeated at once, and the script behind it is long.
         bytes += bytes > 300 ? 610 : 22;
@@ -162,7 +162,8 @@ TEST_P(redis_cut, a_handshake_that_is_cut_fails_the_call_and_not_the_client) {
 
 INSTANTIATE_TEST_SUITE_P(
     all, redis_cut,
-    testing::Combine(both_doors(), testing::Values(direction::to_server, direction::to_client),
+    testing::Combine(blocking_and_async(),
+                     testing::Values(direction::to_server, direction::to_client),
                      testing::Values(closing::orderly, closing::reset)),
     [](const auto& test) {
         return std::get<0>(test.param).name +
@@ -180,23 +181,23 @@ TEST_P(redis_silence, bytes_may_come_one_by_one_and_late) {
     proxy_.slice(direction::to_server);
     proxy_.delay(direction::to_client, 20ms);
     for (int i = 0; i < 3; ++i) {
-        auto lease = door_->acquire(locks, "k", {.ttl = 60s}, {});
+        auto lease = form_->acquire(locks, "k", {.ttl = 60s}, {});
         ASSERT_TRUE(lease);
-        EXPECT_TRUE(door_->lookup(locks, key_lookup{"k"}, {}));
-        EXPECT_TRUE(door_->extend(*lease, {.ttl = 60s}));
-        EXPECT_TRUE(door_->release(*lease));
+        EXPECT_TRUE(form_->lookup(locks, key_lookup{"k"}, {}));
+        EXPECT_TRUE(form_->extend(*lease, {.ttl = 60s}));
+        EXPECT_TRUE(form_->release(*lease));
     }
     EXPECT_EQ(proxy_.connections(), 1U);
 }
 
 TEST_P(redis_silence, a_deadline_bounds_the_whole_reply_not_each_read) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     // Each byte comes well within the deadline; all of them take seconds.
     proxy_.slice(direction::to_client, true, 60ms);
     const auto taken = time_of([&] {
         expect_error(error_code::network_timeout,
-                     [&] { (void)door_->acquire(locks, "k", {.ttl = 60s, .timeout = 300ms}, {}); });
+                     [&] { (void)form_->acquire(locks, "k", {.ttl = 60s, .timeout = 300ms}, {}); });
     });
     EXPECT_GE(taken, 300ms);
     EXPECT_LT(taken, 300ms + margin);
@@ -206,12 +207,12 @@ TEST_P(redis_silence, a_deadline_bounds_the_whole_reply_not_each_read) {
 
 TEST_P(redis_silence, a_call_ends_at_its_deadline_and_a_late_grant_is_released) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     for (const bool stop_the_server : {true, false}) {
         stop_the_server ? server_.pause() : proxy_.stall(direction::to_client);
         const auto taken = time_of([&] {
             const auto failure = expect_error(error_code::network_timeout, [&] {
-                (void)door_->acquire(locks, "k", {.ttl = 60s, .timeout = 200ms}, {});
+                (void)form_->acquire(locks, "k", {.ttl = 60s, .timeout = 200ms}, {});
             });
             EXPECT_NE(std::string(failure->what()).find("127.0.0.1:"), std::string::npos);
         });
@@ -221,22 +222,22 @@ TEST_P(redis_silence, a_call_ends_at_its_deadline_and_a_late_grant_is_released) 
         any_result next;
         EXPECT_TRUE(eventually(
             [&] {
-                next = door_->acquire(locks, "k", {.ttl = 60s}, {});
+                next = form_->acquire(locks, "k", {.ttl = 60s}, {});
                 return next.ok();
             },
             cleanup_time));
-        EXPECT_TRUE(door_->release(*next));
+        EXPECT_TRUE(form_->release(*next));
         EXPECT_TRUE(eventually([&] { return clients_of(server_) == 1; }, cleanup_time));
     }
 }
 
 TEST_P(redis_silence, an_acquisition_whose_reply_never_comes_is_released_without_it) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     // The server hears and grants; its answer vanishes, and the connection stays open.
     proxy_.discard(direction::to_client);
     expect_error(error_code::network_timeout,
-                 [&] { (void)door_->acquire(locks, "k", {.ttl = 60s, .timeout = 200ms}, {}); });
+                 [&] { (void)form_->acquire(locks, "k", {.ttl = 60s, .timeout = 200ms}, {}); });
     EXPECT_TRUE(holds_lock(server_, "k"));
     proxy_.discard(direction::to_client, false);
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
@@ -245,10 +246,10 @@ TEST_P(redis_silence, an_acquisition_whose_reply_never_comes_is_released_without
 /// A tunnel may deliver the request of a broken connection long after its client was reset.
 TEST_P(redis_silence, an_acquisition_that_is_delivered_late_is_released_whenever_it_is) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     proxy_.arm_cut(direction::to_server, 0, closing::reset);
     const auto failure = expect_error(error_code::service_unavailable,
-                                      [&] { (void)door_->acquire(locks, "k", {.ttl = 60s}, {}); });
+                                      [&] { (void)form_->acquire(locks, "k", {.ttl = 60s}, {}); });
     ASSERT_TRUE(failure);
     // The server executes it only after several releases have found nothing.
     const auto delivered_at = steady_clock::now() + 2500ms;
@@ -273,9 +274,9 @@ TEST_P(redis_silence, the_reply_of_an_abandoned_call_is_not_given_to_the_next) {
         expect_error(error_code::network_timeout,
                      [&] { (void)locks.is_locked("free", {.timeout = 20ms}); });
         std::thread later([&] { proxy_.resume(direction::to_client); });
-        EXPECT_TRUE(door_->is_locked(locks, "held", {}));
+        EXPECT_TRUE(form_->is_locked(locks, "held", {}));
         later.join();
-        EXPECT_FALSE(door_->is_locked(locks, "free", {}));
+        EXPECT_FALSE(form_->is_locked(locks, "free", {}));
     }
 }
 
@@ -287,9 +288,9 @@ TEST_P(redis_silence, a_call_with_more_time_still_gets_its_reply_when_another_is
     std::vector<std::future<bool>> patient;
     std::vector<std::future<void>> hasty;
     for (int i = 0; i < 8; ++i) {
-        const auto own_door = std::make_shared<std::unique_ptr<door>>(GetParam().make());
-        patient.push_back(std::async(std::launch::async, [&locks, own_door, i] {
-            return (*own_door)->is_locked(locks, i % 2 == 0 ? "held" : "free", {});
+        const auto own_form = std::make_shared<std::unique_ptr<api_form>>(GetParam().make());
+        patient.push_back(std::async(std::launch::async, [&locks, own_form, i] {
+            return (*own_form)->is_locked(locks, i % 2 == 0 ? "held" : "free", {});
         }));
         hasty.push_back(std::async(std::launch::async, [&locks, i] {
             expect_error(error_code::network_timeout, [&] {
@@ -307,12 +308,12 @@ TEST_P(redis_silence, a_call_with_more_time_still_gets_its_reply_when_another_is
 
 TEST_P(redis_silence, a_stop_request_takes_effect_at_once_and_leaves_nothing_locked) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     for (const bool stop_the_server : {true, false}) {
         stop_the_server ? server_.pause() : proxy_.stall(direction::to_client);
         std::stop_source stop;
         auto call = std::async(std::launch::async, [&] {
-            return door_->acquire(locks, "k", {.ttl = 60s}, stop.get_token());
+            return form_->acquire(locks, "k", {.ttl = 60s}, stop.get_token());
         });
         EXPECT_EQ(call.wait_for(100ms), std::future_status::timeout);
         const auto taken = time_of([&] {
@@ -322,20 +323,20 @@ TEST_P(redis_silence, a_stop_request_takes_effect_at_once_and_leaves_nothing_loc
         EXPECT_LT(taken, margin);
         stop_the_server ? server_.resume() : proxy_.resume(direction::to_client);
         // The release was under way before this: the next caller finds the lock free.
-        auto next = door_->acquire(locks, "k", {.ttl = 60s}, {});
+        auto next = form_->acquire(locks, "k", {.ttl = 60s}, {});
         ASSERT_TRUE(next);
-        EXPECT_TRUE(door_->release(*next));
+        EXPECT_TRUE(form_->release(*next));
     }
 }
 
 TEST_P(redis_silence, a_cancelled_acquisition_is_released_though_its_release_overtook_it) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     // What is sent on this connection arrives much later than what is sent on the next.
     proxy_.delay(direction::to_server, 1500ms);
     std::stop_source stop;
     auto cancelled = std::async(std::launch::async, [&] {
-        return door_->acquire(locks, "k", {.ttl = 60s}, stop.get_token());
+        return form_->acquire(locks, "k", {.ttl = 60s}, stop.get_token());
     });
     EXPECT_EQ(cancelled.wait_for(50ms), std::future_status::timeout);
     // No third call is sent before one is answered, so that the release has to wait.
@@ -354,12 +355,12 @@ TEST_P(redis_silence, a_cancelled_acquisition_is_released_though_its_release_ove
 
 TEST_P(redis_silence, a_release_in_the_background_does_not_trust_a_dead_connection_for_long) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     // The acquisition arrives; neither its answer nor its release does, in the time of this test.
     proxy_.delay(direction::to_client, 60s);
     std::stop_source stop;
     auto cancelled = std::async(std::launch::async, [&] {
-        return door_->acquire(locks, "k", {.ttl = 60s}, stop.get_token());
+        return form_->acquire(locks, "k", {.ttl = 60s}, stop.get_token());
     });
     EXPECT_TRUE(eventually([&] { return holds_lock(server_, "k"); }));
     proxy_.delay(direction::to_server, 60s);
@@ -372,12 +373,12 @@ TEST_P(redis_silence, a_release_in_the_background_does_not_trust_a_dead_connecti
 
 TEST_P(redis_silence, timeouts_below_the_round_trip_open_no_connection_each) {
     const auto locks = open();
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     proxy_.delay(direction::to_client, 30ms);
     int timeouts = 0;
     for (int i = 0; i < 200; ++i) {
         try {
-            (void)door_->acquire(locks, "k", {.ttl = 60s, .timeout = 5ms}, {});
+            (void)form_->acquire(locks, "k", {.ttl = 60s, .timeout = 5ms}, {});
         } catch (const lock_error& failure) {
             EXPECT_EQ(failure.code(), error_code::network_timeout) << failure.what();
             ++timeouts;
@@ -390,7 +391,7 @@ TEST_P(redis_silence, timeouts_below_the_round_trip_open_no_connection_each) {
 
 TEST_P(redis_silence, a_call_that_was_not_sent_behind_others_says_so_at_its_deadline) {
     const auto locks = open(60s);
-    EXPECT_FALSE(door_->is_locked(locks, "warm-up", {}));
+    EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     proxy_.delay(direction::to_client, 400ms);
     // More than are sent before an answer comes.
     std::vector<std::future<bool>> others;
@@ -429,14 +430,14 @@ TEST_P(redis_silence, a_late_answer_holds_up_nobody_once_it_has_come) {
             ++late;
         }
         proxy_.delay(direction::to_client, 0ms);
-        EXPECT_LT(time_of([&] { EXPECT_FALSE(door_->is_locked(locks, "k", {})); }), margin);
+        EXPECT_LT(time_of([&] { EXPECT_FALSE(form_->is_locked(locks, "k", {})); }), margin);
     }
     EXPECT_GT(late, 0);
     EXPECT_TRUE(held->release());
     EXPECT_TRUE(waiting.get());
 }
 
-INSTANTIATE_TEST_SUITE_P(all, redis_silence, both_doors(), name_of_door);
+INSTANTIATE_TEST_SUITE_P(all, redis_silence, blocking_and_async(), name_of_api_form);
 
 // Nobody there.
 
@@ -445,13 +446,13 @@ std::size_t open_descriptors() {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-class redis_absence : public testing::TestWithParam<door_kind> {
+class redis_absence : public testing::TestWithParam<api_form_kind> {
   protected:
     /// Expects a failure that names the server, well before the call's deadline.
     void expect_prompt_failure(const any_backend& locks, error_code code, const std::string& name) {
         const auto taken = time_of([&] {
             const auto failure =
-                expect_error(code, [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                expect_error(code, [&] { (void)form_->acquire(locks, "k", {}, {}); });
             if (failure) {
                 EXPECT_NE(std::string(failure->what()).find(name), std::string::npos)
                     << failure->what();
@@ -460,7 +461,7 @@ class redis_absence : public testing::TestWithParam<door_kind> {
         EXPECT_LT(taken, 2s + margin);
     }
 
-    std::unique_ptr<door> door_ = GetParam().make();
+    std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
 TEST_P(redis_absence, a_server_that_is_down_is_named_and_found_when_it_comes_up) {
@@ -472,9 +473,9 @@ TEST_P(redis_absence, a_server_that_is_down_is_named_and_found_when_it_comes_up)
                               "127.0.0.1:" + std::to_string(server.port()));
     }
     server.restart();
-    auto lease = door_->acquire(locks, "k", {}, {});
+    auto lease = form_->acquire(locks, "k", {}, {});
     ASSERT_TRUE(lease);
-    EXPECT_TRUE(door_->release(*lease));
+    EXPECT_TRUE(form_->release(*lease));
 }
 
 TEST_P(redis_absence, a_call_too_short_for_another_attempt_is_told_why_the_last_one_failed) {
@@ -482,7 +483,7 @@ TEST_P(redis_absence, a_call_too_short_for_another_attempt_is_told_why_the_last_
     const any_backend locks = redis::backend({.host = "127.0.0.1", .port = port.number()}, quiet());
     for (int i = 0; i < 5; ++i) {
         const auto failure = expect_error(error_code::service_unavailable, [&] {
-            (void)door_->acquire(locks, "k", {.timeout = 20ms}, {});
+            (void)form_->acquire(locks, "k", {.timeout = 20ms}, {});
         });
         EXPECT_NE(std::string(failure->what()).find("refused"), std::string::npos)
             << failure->what();
@@ -493,7 +494,7 @@ TEST_P(redis_absence, a_host_without_an_address_is_named) {
     const any_backend locks =
         redis::backend(redis::parse_url("redis://no-such-host.invalid"), quiet(milliseconds(10s)));
     const auto failure = expect_error(error_code::service_unavailable,
-                                      [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                                      [&] { (void)form_->acquire(locks, "k", {}, {}); });
     EXPECT_NE(std::string(failure->what()).find("no-such-host.invalid"), std::string::npos);
 }
 
@@ -512,7 +513,7 @@ TEST_P(redis_absence, connecting_is_bounded_too) {
         {.host = "127.0.0.1", .port = proxy.port(), .connect_timeout = 300ms}, quiet());
     const auto taken = time_of([&] {
         const auto failure = expect_error(error_code::network_timeout,
-                                          [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                                          [&] { (void)form_->acquire(locks, "k", {}, {}); });
         EXPECT_NE(std::string(failure->what()).find(std::to_string(proxy.port())),
                   std::string::npos);
     });
@@ -520,12 +521,12 @@ TEST_P(redis_absence, connecting_is_bounded_too) {
     EXPECT_LT(taken, 300ms + margin);
     const auto shorter = time_of([&] {
         expect_error(error_code::network_timeout,
-                     [&] { (void)door_->acquire(locks, "k", {.timeout = 100ms}, {}); });
+                     [&] { (void)form_->acquire(locks, "k", {.timeout = 100ms}, {}); });
     });
     EXPECT_LT(shorter, 100ms + margin);
     proxy.resume(direction::to_client);
     proxy.resume(direction::to_server);
-    EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+    EXPECT_TRUE(form_->acquire(locks, "k", {}, {}));
 }
 
 TEST_P(redis_absence, a_port_that_accepts_nobody_is_a_timeout) {
@@ -538,7 +539,7 @@ TEST_P(redis_absence, a_port_that_accepts_nobody_is_a_timeout) {
         {.host = "127.0.0.1", .port = port_of(listener.get()), .connect_timeout = 300ms}, quiet());
     const auto taken = time_of([&] {
         expect_error(error_code::network_timeout,
-                     [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                     [&] { (void)form_->acquire(locks, "k", {}, {}); });
     });
     EXPECT_LT(taken, 300ms + margin);
 }
@@ -547,10 +548,10 @@ TEST_P(redis_absence, a_name_is_looked_up_for_each_connection) {
     redis_server server;
     const any_backend locks = redis::backend({.host = "localhost", .port = server.port()}, quiet());
     for (int i = 0; i < 3; ++i) {
-        EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+        EXPECT_TRUE(form_->acquire(locks, "k", {}, {}));
         server.restart();
     }
-    EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+    EXPECT_TRUE(form_->acquire(locks, "k", {}, {}));
 }
 
 TEST_P(redis_absence, a_thousand_failed_connections_leave_no_descriptor) {
@@ -560,7 +561,7 @@ TEST_P(redis_absence, a_thousand_failed_connections_leave_no_descriptor) {
     const auto fail_once = [&](const redis::options& store) {
         const any_backend locks = redis::backend(store, quiet());
         expect_error(error_code::service_unavailable,
-                     [&] { (void)door_->is_locked(locks, "k", {}); });
+                     [&] { (void)form_->is_locked(locks, "k", {}); });
     };
     const std::vector<redis::options> ways{
         {.host = "127.0.0.1", .port = nobody.number()},
@@ -576,7 +577,7 @@ TEST_P(redis_absence, a_thousand_failed_connections_leave_no_descriptor) {
         << before << " before, " << open_descriptors() << " afterwards";
 }
 
-INSTANTIATE_TEST_SUITE_P(all, redis_absence, both_doors(), name_of_door);
+INSTANTIATE_TEST_SUITE_P(all, redis_absence, blocking_and_async(), name_of_api_form);
 
 }  // namespace
 }  // namespace syncguard::test

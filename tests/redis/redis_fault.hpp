@@ -1,4 +1,4 @@
-/// The ground of the Redis fault tests: a server, a breakable way to it, and a door.
+/// The ground of the Redis fault tests: a server, a fault proxy in front of it, and an API form.
 #pragma once
 
 #include "contract/api_form.hpp"
@@ -64,7 +64,7 @@ milliseconds time_of(Action action) {
     return std::chrono::ceil<milliseconds>(steady_clock::now() - begin);
 }
 
-class redis_fault : public testing::TestWithParam<door_kind> {
+class redis_fault : public testing::TestWithParam<api_form_kind> {
   protected:
     [[nodiscard]] any_backend open(milliseconds operation_timeout = 5s) const {
         return redis::backend({.host = "127.0.0.1", .port = proxy_.port(), .connect_timeout = 1s},
@@ -73,16 +73,16 @@ class redis_fault : public testing::TestWithParam<door_kind> {
 
     redis_server server_;
     fault_proxy proxy_{server_.port()};
-    std::unique_ptr<door> door_ = GetParam().make();
+    std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
-/// The blocking door, and one of those that do not block.
-inline auto both_doors() {
-    const auto doors = all_doors();
-    return testing::Values(doors.at(0), doors.at(1));
+/// The blocking API form, and an asynchronous one.
+inline auto blocking_and_async() {
+    const auto forms = all_api_forms();
+    return testing::Values(forms.at(0), forms.at(1));
 }
 
-inline std::string name_of_door(const testing::TestParamInfo<door_kind>& test) {
+inline std::string name_of_api_form(const testing::TestParamInfo<api_form_kind>& test) {
     return test.param.name;
 }
 

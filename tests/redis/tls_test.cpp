@@ -15,7 +15,7 @@
 namespace syncguard::test {
 namespace {
 
-class redis_tls_test : public testing::TestWithParam<door_kind> {
+class redis_tls_test : public testing::TestWithParam<api_form_kind> {
   protected:
     static const certificates& issued() {
         static const certificates all;
@@ -41,10 +41,10 @@ class redis_tls_test : public testing::TestWithParam<door_kind> {
 
     void expect_it_works(const redis::options& options) {
         const any_backend locks = redis::backend(options, quiet());
-        auto lease = door_->acquire(locks, "k", {.ttl = 60s}, {});
+        auto lease = form_->acquire(locks, "k", {.ttl = 60s}, {});
         ASSERT_TRUE(lease);
-        EXPECT_TRUE(door_->extend(*lease, {.ttl = 60s}));
-        EXPECT_TRUE(door_->release(*lease));
+        EXPECT_TRUE(form_->extend(*lease, {.ttl = 60s}));
+        EXPECT_TRUE(form_->release(*lease));
     }
 
     /// Fails closed, for a reason that `hint` is about.
@@ -52,7 +52,7 @@ class redis_tls_test : public testing::TestWithParam<door_kind> {
         const any_backend locks = redis::backend(options, quiet());
         for (int i = 0; i < 3; ++i) {
             const auto failure =
-                expect_error(code, [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                expect_error(code, [&] { (void)form_->acquire(locks, "k", {}, {}); });
             if (!failure) return;
             const std::string text = failure->what();
             EXPECT_NE(text.find(hint), std::string::npos) << text;
@@ -61,7 +61,7 @@ class redis_tls_test : public testing::TestWithParam<door_kind> {
     }
 
     static constexpr const char* secret = "sesame-open";
-    std::unique_ptr<door> door_ = GetParam().make();
+    std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
 TEST_P(redis_tls_test, a_good_certificate_is_accepted_by_name_and_by_address) {
@@ -117,7 +117,7 @@ TEST_P(redis_tls_test, bad_certificates_are_refused) {
 TEST_P(redis_tls_test, nothing_is_said_to_a_server_that_was_not_verified) {
     const redis_server server(secured(issued().expired_server()));
     const any_backend locks = redis::backend(trusting(server.tls_port()), quiet());
-    EXPECT_THROW((void)door_->acquire(locks, "k", {}, {}), lock_error);
+    EXPECT_THROW((void)form_->acquire(locks, "k", {}, {}), lock_error);
     EXPECT_EQ(server.command({"INFO", "commandstats"}).text.find("cmdstat_hello"),
               std::string::npos);
 }
@@ -138,7 +138,7 @@ TEST_P(redis_tls_test, a_server_without_tls_is_not_talked_to) {
     const any_backend locks = redis::backend(trusting(server.port()), quiet());
     for (int i = 0; i < 3; ++i) {
         try {
-            (void)door_->acquire(locks, "k", {}, {});
+            (void)form_->acquire(locks, "k", {}, {});
             ADD_FAILURE() << "talked to a server without TLS";
         } catch (const lock_error& failure) {
             // A Redis server that waits for the end of a line is silent; another complains.
@@ -155,7 +155,7 @@ TEST_P(redis_tls_test, a_client_without_tls_does_not_hang_on_a_secured_port) {
     const redis_server server(secured(issued().server()));
     const any_backend locks = redis::backend(
         {.host = "127.0.0.1", .port = server.tls_port(), .connect_timeout = 500ms}, quiet());
-    EXPECT_LT(time_of([&] { EXPECT_THROW((void)door_->acquire(locks, "k", {}, {}), lock_error); }),
+    EXPECT_LT(time_of([&] { EXPECT_THROW((void)form_->acquire(locks, "k", {}, {}), lock_error); }),
               500ms + margin);
 }
 
@@ -169,7 +169,7 @@ TEST_P(redis_tls_test, a_handshake_that_is_cut_fails_the_call_and_not_the_client
             const auto cuts = proxy.cuts();
             proxy.arm_cut(way, bytes);
             try {
-                (void)door_->acquire(locks, "k", {}, {});
+                (void)form_->acquire(locks, "k", {}, {});
             } catch (const lock_error& failure) {
                 EXPECT_EQ(failure.code(), error_code::service_unavailable) << failure.what();
             }
@@ -178,7 +178,7 @@ TEST_P(redis_tls_test, a_handshake_that_is_cut_fails_the_call_and_not_the_client
             // A cut behind the last byte may strike this call instead.
             EXPECT_TRUE(eventually([&] {
                 try {
-                    (void)door_->is_locked(locks, "k", {});
+                    (void)form_->is_locked(locks, "k", {});
                     return true;
                 } catch (const lock_error& failure) {
                     EXPECT_EQ(failure.code(), error_code::service_unavailable) << failure.what();
@@ -197,11 +197,11 @@ TEST_P(redis_tls_test, a_stalled_handshake_is_bounded) {
     const any_backend locks = redis::backend(trusting(proxy.port()), quiet());
     EXPECT_LT(time_of([&] {
                   expect_error(error_code::network_timeout,
-                               [&] { (void)door_->acquire(locks, "k", {}, {}); });
+                               [&] { (void)form_->acquire(locks, "k", {}, {}); });
               }),
               500ms + margin);
     proxy.resume(direction::to_client);
-    EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+    EXPECT_TRUE(form_->acquire(locks, "k", {}, {}));
 }
 
 TEST_P(redis_tls_test, a_fork_does_not_depend_on_files_that_were_read_before) {
@@ -213,10 +213,10 @@ TEST_P(redis_tls_test, a_fork_does_not_depend_on_files_that_were_read_before) {
     options.tls->ca_file = copied_ca;
     const any_backend locks = redis::backend(options, quiet());
     {
-        auto lease = door_->acquire(locks, "k", {}, {});
+        auto lease = form_->acquire(locks, "k", {}, {});
         ASSERT_TRUE(lease);
         // Nothing is under way when the process forks: a sanitizer's allocator does not stand that.
-        ASSERT_TRUE(door_->release(*lease).ok);
+        ASSERT_TRUE(form_->release(*lease).ok);
     }
 
     child_process heir([&] { return locks.acquire("k") ? 0 : 1; });
@@ -237,10 +237,10 @@ TEST_P(redis_tls_test, a_fork_does_not_depend_on_files_that_were_read_before) {
         return 0;
     });
     EXPECT_EQ(user.wait(), 0);
-    EXPECT_TRUE(door_->acquire(locks, "k", {}, {}));
+    EXPECT_TRUE(form_->acquire(locks, "k", {}, {}));
 }
 
-INSTANTIATE_TEST_SUITE_P(all, redis_tls_test, both_doors(), name_of_door);
+INSTANTIATE_TEST_SUITE_P(all, redis_tls_test, blocking_and_async(), name_of_api_form);
 
 }  // namespace
 }  // namespace syncguard::test

@@ -105,7 +105,7 @@ TEST(redis_url, what_is_wrong_is_told_without_repeating_it) {
           "redis+unix://:hunter2@/sock?database=x", "redis://:hunter2@h?ca_file=x",
           "redis+unix://:hunter2@h/sock", "redis+unix://", "redis+unix:///",
           "redis+unix://:hunter2@", "http://:hunter2@h",
-          // Passwords in which somebody forgot to encode something.
+          // Passwords with characters that should have been encoded.
           "redis://:a/hunter2@h", "redis://:a#hunter2@h/b", "redis://:a?hunter2@h",
           "redis://:a?hunter2=b@h", "redis://:a?b&hunter2@h", "redis://:a?b=c&hunter2=d@h",
           "redis://a:1?hunter2=b@h", "redis://:a@b?hunter2=c@h", "redis://a?hunter2&b=c@h"}) {

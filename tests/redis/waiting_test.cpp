@@ -36,7 +36,7 @@ class waiting_on_redis : public on_redis {
         return at == std::string::npos ? 0 : std::stod(text.substr(at + before.size()));
     }
 
-    /// Returns once somebody has begun to wait: the server tracks a key for it.
+    /// Returns once a caller has begun to wait: the server tracks a key for it.
     void wait_for_a_waiter() {
         ASSERT_TRUE(eventually([&] {
             const std::string text = command({"INFO", "stats"}).text;
@@ -44,7 +44,7 @@ class waiting_on_redis : public on_redis {
         }));
     }
 
-    /// Lets somebody wait for a lock that is held, has `let_go` see to its end, and expects that
+    /// Lets a caller wait for a held lock, ends the lock by `let_go`, and expects that
     /// the one who waits gets it soon.
     template <class LetGo>
     void expect_to_be_woken_by(LetGo let_go) {

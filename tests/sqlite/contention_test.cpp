@@ -174,8 +174,8 @@ TEST(sqlite_call_queue, takes_and_serves_releases_although_it_is_full_of_other_c
     std::promise<void> refused;
     {
         sqlite::call_queue queue;
-        const auto acquire = [&](completion done) {
-            queue.post(target, acquire_request{"k", id, 1h}, patient, std::move(done));
+        const auto acquire = [&](completion handler) {
+            queue.post(target, acquire_request{"k", id, 1h}, patient, std::move(handler));
         };
         acquire([](std::exception_ptr, const outcome&) {});
         ASSERT_TRUE(eventually([&] { return acquisitions == 1; }));
@@ -275,10 +275,10 @@ bool stays_valid(const Lease& lease, milliseconds time) {
 TEST_F(sqlite_contention, a_kept_lease_outlives_a_signal_handler_of_a_thread_that_writes) {
     const faulty_vfs faults;
     const auto locks = open();
-    loss_recorder told;
+    loss_recorder losses;
     auto lease = locks.acquire("kept", {.ttl = 1s});
     ASSERT_TRUE(lease);
-    lease->on_lost(told.handler());
+    lease->on_lost(losses.handler());
     lease->keep_alive();
     {
         std::jthread writing;
@@ -290,15 +290,15 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_a_signal_handler_of_a_thread_tha
         ASSERT_TRUE(eventually([&] { return handler.running() == 1; }));
         EXPECT_TRUE(stays_valid(*lease, 2s));
     }
-    EXPECT_FALSE(told.any());
+    EXPECT_FALSE(losses.any());
 }
 
 TEST_F(sqlite_contention, a_kept_lease_outlives_signal_handlers_of_threads_that_wait_for_the_file) {
     const auto locks = open();
-    loss_recorder told;
+    loss_recorder losses;
     auto lease = locks.acquire("kept", {.ttl = 3s});
     ASSERT_TRUE(lease);
-    lease->on_lost(told.handler());
+    lease->on_lost(losses.handler());
     lease->keep_alive();
     {
         std::array<std::jthread, 2> waiting;
@@ -317,7 +317,7 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_signal_handlers_of_threads_that_
         other_process.run("COMMIT");
         EXPECT_TRUE(stays_valid(*lease, 4s));
     }
-    EXPECT_FALSE(told.any());
+    EXPECT_FALSE(losses.any());
 }
 
 TEST_F(sqlite_contention, a_kept_lease_outlives_another_process_that_writes_without_pause) {
@@ -382,9 +382,9 @@ TEST_F(sqlite_contention, a_fork_does_not_wait_for_a_call_that_waits_for_another
         child_process child([&] { return locks.is_locked("held") ? 0 : 1; });
         return child.wait();
     });
-    auto made = std::async(std::launch::async, [&] { (void)open(); });
+    auto opened = std::async(std::launch::async, [&] { (void)open(); });
     EXPECT_EQ(forked.wait_for(20s), std::future_status::ready);
-    EXPECT_EQ(made.wait_for(20s), std::future_status::ready);
+    EXPECT_EQ(opened.wait_for(20s), std::future_status::ready);
     stop.request_stop();
     EXPECT_EQ(forked.get(), 0);
 }
@@ -419,8 +419,7 @@ TEST_F(sqlite_contention, a_sweep_erases_few_rows_at_a_time_and_all_of_them_in_t
     EXPECT_LE(largest_sweep, 100);
 }
 
-TEST_F(sqlite_contention,
-       a_waiter_is_told_of_a_release_in_a_folder_that_took_the_place_of_its_own) {
+TEST_F(sqlite_contention, a_waiter_is_notified_of_a_release_in_a_folder_that_replaced_its_own) {
     const auto folder = folder_ / "state";
     const auto other_folder = folder_ / "new";
     std::filesystem::create_directory(folder);
@@ -458,28 +457,27 @@ TEST_F(sqlite_contention,
     EXPECT_EQ(next.get(), fence::from_counter(2));
 }
 
-class gate_order : public testing::Test {
+class mutex_order : public testing::Test {
   protected:
-    /// Starts a thread that enters the gate, and returns when that thread sleeps in front of the
-    /// gate.
+    /// Starts a thread that locks the mutex, and returns when that thread waits for it.
     void start(sqlite::precedence rank, const char* name) {
         threads_.emplace_back([this, rank, name] {
-            const sqlite::passage inside(gate_, patient_, rank);
+            const sqlite::interruptible_lock lock(mutex_, limits_, rank);
             entered_.emplace_back(name);
         });
         await_sleeping_threads(threads_.size());
     }
 
-    const call_limits patient_{.deadline = steady_clock::now() + 1min, .stop = {}};
-    sqlite::gate gate_;
+    const call_limits limits_{.deadline = steady_clock::now() + 1min, .stop = {}};
+    sqlite::interruptible_mutex mutex_;
     std::vector<std::string> entered_;
     std::vector<std::jthread> threads_;
 };
 
-TEST_F(gate_order, is_by_rank_and_then_by_arrival) {
+TEST_F(mutex_order, is_by_rank_and_then_by_arrival) {
     using enum sqlite::precedence;
     {
-        const sqlite::passage inside(gate_, patient_, other);
+        const sqlite::interruptible_lock lock(mutex_, limits_, other);
         start(other, "other 1");
         start(release, "release 1");
         start(other, "other 2");
@@ -493,15 +491,15 @@ TEST_F(gate_order, is_by_rank_and_then_by_arrival) {
                                                   "release 2", "other 1", "other 2", "other 3"}));
 }
 
-TEST_F(gate_order, lets_a_caller_that_made_way_for_higher_ranks_in_before_its_own) {
+TEST_F(mutex_order, a_caller_that_yielded_to_higher_ranks_comes_before_its_own_rank) {
     using enum sqlite::precedence;
     {
-        sqlite::passage inside(gate_, patient_, release);
-        inside.let_higher_ranks_pass(patient_);
+        sqlite::interruptible_lock lock(mutex_, limits_, release);
+        lock.yield_to_higher_ranks(limits_);
         start(release, "release");
         start(other, "other");
         start(extension, "extension");
-        inside.let_higher_ranks_pass(patient_);
+        lock.yield_to_higher_ranks(limits_);
         entered_.emplace_back("this one");
     }
     threads_.clear();

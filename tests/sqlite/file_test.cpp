@@ -111,7 +111,7 @@ TEST_F(lock_file_test, values_of_another_type_cannot_be_stored) {
     sqlite3_close(file);
 }
 
-TEST_F(lock_file_test, rows_that_syncguard_did_not_write_are_told_as_such_through_both_doors) {
+TEST_F(lock_file_test, rows_that_syncguard_did_not_write_are_reported_as_such_by_both_api_forms) {
     auto lease = open().acquire("k", {.ttl = 1h});
     sqlite_connection other(path_);
     other.run("UPDATE syncguard_locks_v2 SET fence = 'x'");

@@ -337,7 +337,7 @@ TEST_F(file_identity_test, a_bind_mount_of_the_file_alone_is_refused) {
     EXPECT_EQ(code, 0);
 }
 
-TEST_F(file_identity_test, a_holder_that_read_the_file_itself_is_told_that_its_lock_is_lost) {
+TEST_F(file_identity_test, a_holder_that_read_the_file_itself_learns_that_its_lock_is_lost) {
     const auto locks = open(path_);
     auto lease = locks.acquire("k", {.ttl = 500ms});
     ASSERT_TRUE(lease);

@@ -89,9 +89,9 @@ TEST_P(failing_disk, every_failure_names_the_file_and_loses_no_fence) {
         const bool struck = faulty_vfs::struck();
         faulty_vfs::behave();
         if (const auto held = get_by_key(file.open(), "k")) {
-            // A failed acquisition leaves nothing locked: what is here, somebody was told of. On a
-            // disk that stays broken the last one may be there, until its TTL ends: its commit was
-            // written and could be neither confirmed nor undone.
+            // A failed acquisition leaves nothing locked: a caller was told of each lock that is
+            // here. On a disk that stays broken the last one may be there, until its TTL ends: its
+            // commit was written and could be neither confirmed nor undone.
             const auto unconfirmed = fence::from_counter(granted.size() + 1);
             EXPECT_TRUE((!granted.empty() && held->fence == granted.back()) ||
                         (lasting && held->fence == unconfirmed));

@@ -53,13 +53,13 @@ TEST(sqlite_plans, no_statement_reads_all_of_100000_locks) {
 
     sqlite::lock_table locks(file);
     const sqlite::host_time now{.boot_id = "boot", .boot_ms = 1000};
-    const auto known = locks.by_key("key:50000");
-    ASSERT_TRUE(known);
-    EXPECT_TRUE(locks.by_id(known->record.id));
-    EXPECT_EQ(locks.raise_fence("fence", "k", known), 2U);
-    locks.put(*known);
-    locks.set_period(*known, now.period(milliseconds(1000)), unix_time(milliseconds(1000)));
-    locks.erase(*known);
+    const auto found = locks.by_key("key:50000");
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(locks.by_id(found->record.id));
+    EXPECT_EQ(locks.raise_fence("fence", "k", found), 2U);
+    locks.put(*found);
+    locks.set_period(*found, now.period(milliseconds(1000)), unix_time(milliseconds(1000)));
+    locks.erase(*found);
     EXPECT_TRUE(locks.any_ended_before(now));
     locks.erase_some_ended_before(now);
     EXPECT_FALSE(locks.any_ended_before({.boot_id = {}, .boot_ms = 1000}));

@@ -16,8 +16,8 @@ std::atomic<std::int64_t> offset_ns{0};
 
 }  // namespace
 
-wall_clock_step::wall_clock_step(std::chrono::nanoseconds by) {
-    offset_ns = by.count();
+wall_clock_step::wall_clock_step(std::chrono::nanoseconds step) {
+    offset_ns = step.count();
 }
 
 wall_clock_step::~wall_clock_step() {

@@ -11,7 +11,7 @@ namespace syncguard::test {
 /// Returns when all handlers that were due before have begun: the threads take them in order.
 inline void await_begun_handlers() {
     const auto begun = std::make_shared<std::promise<void>>();
-    lease_keeper::of_this_process().handlers().post([begun] { begun->set_value(); });
+    lease_monitor::instance().handlers().post([begun] { begun->set_value(); });
     begun->get_future().get();
 }
 

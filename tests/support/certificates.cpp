@@ -37,7 +37,7 @@ using owned_file = std::unique_ptr<BIO, freed_by<BIO_free>>;
 
 /// For results of OpenSSL, where null, zero and less mean failure.
 template <class Result>
-Result checked(Result result, const char* what) {
+Result checked(Result result, const char* action) {
     bool succeeded = false;
     if constexpr (std::is_pointer_v<Result>) {
         succeeded = result != nullptr;
@@ -47,7 +47,7 @@ Result checked(Result result, const char* what) {
     if (!succeeded) {
         std::array<char, 256> reason{};
         ERR_error_string_n(ERR_get_error(), reason.data(), reason.size());
-        throw std::runtime_error(std::string(what) + ": " + reason.data());
+        throw std::runtime_error(std::string(action) + ": " + reason.data());
     }
     return result;
 }
@@ -88,10 +88,10 @@ void extend(const request& wanted, X509* certificate, X509* issuer) {
 
 /// Signs by itself without an issuer.
 issued issue(const request& wanted, const issued* issuer = nullptr) {
-    issued made{.key = owned_key(checked(EVP_EC_gen("P-256"), "make a key")),
+    issued cert{.key = owned_key(checked(EVP_EC_gen("P-256"), "make a key")),
                 .certificate = owned_certificate(checked(X509_new(), "make a certificate"))};
-    X509* const certificate = made.certificate.get();
-    const issued& signer = issuer != nullptr ? *issuer : made;
+    X509* const certificate = cert.certificate.get();
+    const issued& signer = issuer != nullptr ? *issuer : cert;
 
     checked(X509_set_version(certificate, X509_VERSION_3), "set the version");
     std::uint32_t serial = 0;
@@ -105,22 +105,22 @@ issued issue(const request& wanted, const issued* issuer = nullptr) {
             "set the name");
     checked(X509_set_issuer_name(certificate, X509_get_subject_name(signer.certificate.get())),
             "set the issuer");
-    checked(X509_set_pubkey(certificate, made.key.get()), "set the key");
+    checked(X509_set_pubkey(certificate, cert.key.get()), "set the key");
     extend(wanted, certificate, signer.certificate.get());
     checked(X509_sign(certificate, signer.key.get(), EVP_sha256()), "sign");
-    return made;
+    return cert;
 }
 
-certificate_files save(const issued& made, const temporary_folder& folder,
+certificate_files save(const issued& cert, const temporary_folder& folder,
                        const std::string& name) {
     certificate_files files{.certificate = folder.path() / (name + ".crt"),
                             .key = folder.path() / (name + ".key")};
     const owned_file certificate(
         checked(BIO_new_file(files.certificate.c_str(), "w"), "create a file"));
-    checked(PEM_write_bio_X509(certificate.get(), made.certificate.get()), "write a certificate");
+    checked(PEM_write_bio_X509(certificate.get(), cert.certificate.get()), "write a certificate");
     const owned_file key(checked(BIO_new_file(files.key.c_str(), "w"), "create a file"));
     checked(
-        PEM_write_bio_PrivateKey(key.get(), made.key.get(), nullptr, nullptr, 0, nullptr, nullptr),
+        PEM_write_bio_PrivateKey(key.get(), cert.key.get(), nullptr, nullptr, 0, nullptr, nullptr),
         "write a key");
     return files;
 }

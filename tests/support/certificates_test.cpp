@@ -87,7 +87,7 @@ TEST_F(certificates_test, the_bad_ones_are_bad_in_one_way_each) {
     EXPECT_EQ(verdict_on(files_.self_signed()), X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT);
 }
 
-TEST_F(certificates_test, a_server_that_asks_for_the_clients_lets_in_who_shows_it) {
+TEST_F(certificates_test, a_server_that_asks_for_the_clients_accepts_a_client_that_shows_it) {
     const redis_server server(with(files_.server(), true));
     EXPECT_EQ(meet(client_, server.tls_port(), "localhost").answer, "");
     client_.show(files_.client());

@@ -18,19 +18,20 @@ class counting_engine : public engine {
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return inner_->capabilities();
     }
-    [[nodiscard]] bool tells_when_free() const noexcept override {
-        return inner_->tells_when_free();
+    [[nodiscard]] bool supports_waiting() const noexcept override {
+        return inner_->supports_waiting();
     }
     [[nodiscard]] bool executes_extensions_in_order() const noexcept override {
         return inner_->executes_extensions_in_order();
     }
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
+    [[nodiscard]] outcome execute(const request& req, const call_limits& limits) override {
         ++calls_;
-        return inner_->perform(what, limits);
+        return inner_->execute(req, limits);
     }
-    void start(const request& what, const call_limits& limits, completion done) noexcept override {
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override {
         ++calls_;
-        inner_->start(what, limits, std::move(done));
+        inner_->async_execute(req, limits, std::move(handler));
     }
 
   private:

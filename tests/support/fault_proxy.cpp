@@ -55,8 +55,8 @@ bool is_gone(int socket) {
     return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-void prepare_to_close(int socket, closing how) {
-    if (how == closing::reset) {
+void prepare_to_close(int socket, closing mode) {
+    if (mode == closing::reset) {
         // A reset takes back what the peer's system has not acknowledged yet.
         (void)eventually(
             [socket] {
@@ -102,16 +102,16 @@ struct fault_proxy::connection {
     owned_fd server;
     std::array<flow, 2> flows{};
 
-    [[nodiscard]] flow& way(direction which) { return flows[which == direction::to_client]; }
-    [[nodiscard]] int sender(direction which) const {
-        return (which == direction::to_server ? client : server).get();
+    [[nodiscard]] flow& way(direction dir) { return flows[dir == direction::to_client]; }
+    [[nodiscard]] int sender(direction dir) const {
+        return (dir == direction::to_server ? client : server).get();
     }
-    [[nodiscard]] int receiver(direction which) const {
-        return (which == direction::to_server ? server : client).get();
+    [[nodiscard]] int receiver(direction dir) const {
+        return (dir == direction::to_server ? server : client).get();
     }
-    void prepare_to_close(closing how) const {
-        test::prepare_to_close(client.get(), how);
-        test::prepare_to_close(server.get(), how);
+    void prepare_to_close(closing mode) const {
+        test::prepare_to_close(client.get(), mode);
+        test::prepare_to_close(server.get(), mode);
     }
 };
 
@@ -127,8 +127,8 @@ fault_proxy::~fault_proxy() {
     thread_.join();
 }
 
-void fault_proxy::delay(direction way, std::chrono::milliseconds by) {
-    change([&] { settings(way).delay = by; });
+void fault_proxy::delay(direction way, std::chrono::milliseconds time) {
+    change([&] { settings(way).delay = time; });
 }
 
 void fault_proxy::stall(direction way) {
@@ -143,8 +143,8 @@ void fault_proxy::discard(direction way, bool on) {
     change([&] { settings(way).discarding = on; });
 }
 
-void fault_proxy::arm_cut(direction way, std::uint64_t bytes, closing how) {
-    change([&] { cut_ = {.way = way, .bytes_left = bytes, .how = how}; });
+void fault_proxy::arm_cut(direction way, std::uint64_t bytes, closing mode) {
+    change([&] { cut_ = {.way = way, .bytes_left = bytes, .mode = mode}; });
 }
 
 void fault_proxy::disarm_cut() {
@@ -162,8 +162,8 @@ void fault_proxy::refuse_connections(bool on) {
     change([&] { refusing_ = on; });
 }
 
-void fault_proxy::drop_all(closing how) {
-    change([&] { drop_ = how; });
+void fault_proxy::drop_all(closing mode) {
+    change([&] { drop_ = mode; });
     std::unique_lock lock(mutex_);
     dropped_.wait(lock, [this] { return !drop_; });
 }
@@ -211,9 +211,9 @@ void fault_proxy::retarget(std::uint16_t port) {
 }
 
 template <class Change>
-void fault_proxy::change(Change how) {
+void fault_proxy::change(Change apply) {
     const std::lock_guard guard(mutex_);
-    how();
+    apply();
     (void)::eventfd_write(wake_.get(), 1);
 }
 
@@ -252,15 +252,15 @@ void fault_proxy::wait_for_work(std::unique_lock<std::mutex>& lock) {
             }
         }
     }
-    timespec patience{};
+    timespec timeout{};
     if (wake_at) {
         const auto left = std::max(clock::duration(0), *wake_at - clock::now());
         const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
-        patience = {.tv_sec = seconds.count(),
-                    .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
+        timeout = {.tv_sec = seconds.count(),
+                   .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
     }
     lock.unlock();
-    ::ppoll(sockets.data(), sockets.size(), wake_at ? &patience : nullptr, nullptr);
+    ::ppoll(sockets.data(), sockets.size(), wake_at ? &timeout : nullptr, nullptr);
     eventfd_t ignored = 0;
     (void)::eventfd_read(wake_.get(), &ignored);
     lock.lock();
@@ -286,22 +286,22 @@ void fault_proxy::accept_all() {
     }
 }
 
-std::optional<closing> fault_proxy::pump(connection& which) {
+std::optional<closing> fault_proxy::pump(connection& conn) {
     for (const auto way : both_ways) {
         if (settings(way).stalled) continue;
-        if (const auto end = read(which, way)) return end;
-        if (const auto end = write(which, way)) return end;
+        if (const auto end = read(conn, way)) return end;
+        if (const auto end = write(conn, way)) return end;
     }
-    const bool is_over = std::ranges::all_of(which.flows, &flow::end_forwarded);
+    const bool is_over = std::ranges::all_of(conn.flows, &flow::end_forwarded);
     return is_over ? std::optional(closing::orderly) : std::nullopt;
 }
 
-std::optional<closing> fault_proxy::read(connection& which, direction way) {
+std::optional<closing> fault_proxy::read(connection& conn, direction way) {
     auto& rules = settings(way);
-    flow& stream = which.way(way);
+    flow& stream = conn.way(way);
     while (stream.wants_to_read()) {
         std::array<char, 16 * 1024> buffer{};
-        const auto n = ::recv(which.sender(way), buffer.data(), buffer.size(), 0);
+        const auto n = ::recv(conn.sender(way), buffer.data(), buffer.size(), 0);
         if (n < 0) return would_block() ? std::nullopt : std::optional(closing::reset);
         const auto count = static_cast<std::size_t>(n);
         if (n == 0) {
@@ -317,9 +317,9 @@ std::optional<closing> fault_proxy::read(connection& which, direction way) {
     return std::nullopt;
 }
 
-std::optional<closing> fault_proxy::write(connection& which, direction way) {
+std::optional<closing> fault_proxy::write(connection& conn, direction way) {
     auto& rules = settings(way);
-    flow& stream = which.way(way);
+    flow& stream = conn.way(way);
     stream.receiver_is_full = false;
     while (stream.due() && *stream.due() <= clock::now()) {
         std::string& bytes = stream.pieces.front().bytes;
@@ -327,7 +327,7 @@ std::optional<closing> fault_proxy::write(connection& which, direction way) {
         std::size_t count = rules.slicing ? 1 : bytes.size();
         if (armed) count = std::min<std::size_t>(count, cut_->bytes_left);
         if (count > 0) {
-            const auto n = ::send(which.receiver(way), bytes.data(), count, MSG_NOSIGNAL);
+            const auto n = ::send(conn.receiver(way), bytes.data(), count, MSG_NOSIGNAL);
             if (n < 0 && would_block()) {
                 stream.receiver_is_full = true;
                 return std::nullopt;
@@ -341,14 +341,14 @@ std::optional<closing> fault_proxy::write(connection& which, direction way) {
             if (bytes.empty()) stream.pieces.pop_front();
         }
         if (armed && (cut_->bytes_left -= count) == 0) {
-            const auto how = cut_->how;
+            const auto mode = cut_->mode;
             cut_.reset();
             ++cuts_;
-            return how;
+            return mode;
         }
     }
     if (stream.ended && stream.pieces.empty() && !stream.end_forwarded) {
-        ::shutdown(which.receiver(way), SHUT_WR);
+        ::shutdown(conn.receiver(way), SHUT_WR);
         stream.end_forwarded = true;
     }
     return std::nullopt;

@@ -46,7 +46,7 @@ class fault_proxy {
 
     /// Holds back what arrives from now on for that long. 0 ends it; what is held back already
     /// keeps its time.
-    void delay(direction way, std::chrono::milliseconds by);
+    void delay(direction way, std::chrono::milliseconds time);
 
     /// Forwards nothing and reads nothing: senders are held up when the system's buffers are full.
     /// Nothing is lost; `resume` lets it go on. The end of a stream is held back too.
@@ -60,7 +60,7 @@ class fault_proxy {
     /// Cuts the connection that forwards the `bytes`th byte from now on, right after that byte;
     /// 0 means before the next byte. Bytes are counted over all connections. What is on its way in
     /// the other direction is lost. Happens once; a new call replaces the former.
-    void arm_cut(direction way, std::uint64_t bytes, closing how = closing::orderly);
+    void arm_cut(direction way, std::uint64_t bytes, closing mode = closing::orderly);
     void disarm_cut();
 
     /// Forwards one byte with each system call, and waits between two of them. Without a pause
@@ -75,7 +75,7 @@ class fault_proxy {
     void refuse_connections(bool on = true);
 
     /// Cuts all connections there are.
-    void drop_all(closing how = closing::orderly);
+    void drop_all(closing mode = closing::orderly);
 
     /// Connections accepted so far, without those refused.
     [[nodiscard]] std::uint64_t connections() const;
@@ -104,7 +104,7 @@ class fault_proxy {
     struct armed_cut {
         direction way;
         std::uint64_t bytes_left;
-        closing how;
+        closing mode;
     };
     struct connection;
     struct flow;
@@ -113,14 +113,14 @@ class fault_proxy {
     [[nodiscard]] const way_settings& settings(direction way) const;
 
     template <class Change>
-    void change(Change how);
+    void change(Change apply);
     void run();
     void wait_for_work(std::unique_lock<std::mutex>& lock);
     void accept_all();
     /// These return how the connection must end, if it must.
-    [[nodiscard]] std::optional<closing> pump(connection& which);
-    [[nodiscard]] std::optional<closing> read(connection& which, direction way);
-    [[nodiscard]] std::optional<closing> write(connection& which, direction way);
+    [[nodiscard]] std::optional<closing> pump(connection& conn);
+    [[nodiscard]] std::optional<closing> read(connection& conn, direction way);
+    [[nodiscard]] std::optional<closing> write(connection& conn, direction way);
 
     owned_fd listener_;
     std::uint16_t target_port_;

@@ -22,8 +22,8 @@ constexpr auto a_moment = 50ms;
 class fault_proxy_test : public testing::Test {
   protected:
     /// A connection through the proxy, which has got its first answer.
-    [[nodiscard]] redis_connection connect(std::chrono::milliseconds patience = 20s) const {
-        redis_connection through_proxy(proxy_.port(), patience);
+    [[nodiscard]] redis_connection connect(std::chrono::milliseconds timeout = 20s) const {
+        redis_connection through_proxy(proxy_.port(), timeout);
         EXPECT_EQ(through_proxy.command({"PING"}).text, "PONG");
         return through_proxy;
     }
@@ -109,14 +109,14 @@ TEST_F(fault_proxy_test, a_discarded_answer_never_comes_though_the_command_was_c
 }
 
 TEST_F(fault_proxy_test, a_cut_comes_after_exactly_the_given_bytes) {
-    for (const auto how : {closing::orderly, closing::reset}) {
+    for (const auto mode : {closing::orderly, closing::reset}) {
         for (std::uint64_t bytes = 0; bytes < 7; ++bytes) {
             const owned_fd client = connect_to_loopback(proxy_.port());
-            proxy_.arm_cut(to_client, bytes, how);
+            proxy_.arm_cut(to_client, bytes, mode);
             send_text(client.get(), "PING\r\n");
             const auto got = read_to_the_end(client.get());
             EXPECT_EQ(got.bytes, std::string("+PONG\r\n").substr(0, bytes));
-            EXPECT_EQ(got.error, how == closing::reset ? ECONNRESET : 0);
+            EXPECT_EQ(got.error, mode == closing::reset ? ECONNRESET : 0);
         }
     }
     EXPECT_EQ(proxy_.cuts(), 14U);
@@ -176,12 +176,12 @@ TEST_F(fault_proxy_test, refused_connections_are_closed_while_others_go_on) {
 }
 
 TEST_F(fault_proxy_test, dropping_all_cuts_what_is_there_and_nothing_that_comes_later) {
-    for (const auto how : {closing::orderly, closing::reset}) {
+    for (const auto mode : {closing::orderly, closing::reset}) {
         const owned_fd client = connect_to_loopback(proxy_.port());
         ASSERT_TRUE(eventually([&] { return proxy_.open_connections() == 1; }));
-        proxy_.drop_all(how);
+        proxy_.drop_all(mode);
         EXPECT_EQ(proxy_.open_connections(), 0U);
-        EXPECT_EQ(read_to_the_end(client.get()).error, how == closing::reset ? ECONNRESET : 0);
+        EXPECT_EQ(read_to_the_end(client.get()).error, mode == closing::reset ? ECONNRESET : 0);
     }
     EXPECT_EQ(connect().command({"PING"}).text, "PONG");
 }

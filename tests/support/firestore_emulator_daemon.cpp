@@ -36,7 +36,7 @@ void publish(std::uint16_t port, const std::filesystem::path& file) {
     std::filesystem::rename(unfinished, file);
 }
 
-void keep(pid_t ctest, const std::filesystem::path& file) {
+void run_daemon(pid_t ctest, const std::filesystem::path& file) {
     constexpr int report = STDERR_FILENO + 1;
     const int watched = static_cast<int>(::syscall(SYS_pidfd_open, ctest, 0));
     const syncguard::test::firestore_emulator emulator;
@@ -63,12 +63,12 @@ int main(int argc, char** argv) {
     const pid_t ctest = ::getppid();
     std::array<int, 2> pipe{};
     if (::pipe(pipe.data()) != 0) return 1;
-    const pid_t keeper = ::fork();
-    if (keeper < 0) return 1;
-    if (keeper == 0) {
+    const pid_t daemon = ::fork();
+    if (daemon < 0) return 1;
+    if (daemon == 0) {
         become_a_daemon(pipe[1]);
         try {
-            keep(ctest, file);
+            run_daemon(ctest, file);
         } catch (const std::exception&) {
             ::_exit(1);
         }

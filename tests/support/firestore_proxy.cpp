@@ -26,14 +26,14 @@ std::string firestore_proxy::host() const {
     return "127.0.0.1:" + std::to_string(server_.port());
 }
 
-void firestore_proxy::fail_next(const std::string& method, const request_fault& how) {
+void firestore_proxy::fail_next(const std::string& method, const request_fault& fault) {
     const std::lock_guard guard(mutex_);
-    faults_[method].push_back(how);
+    faults_[method].push_back(fault);
 }
 
-void firestore_proxy::fail_all(const std::string& method, const request_fault& how) {
+void firestore_proxy::fail_all(const std::string& method, const request_fault& fault) {
     const std::lock_guard guard(mutex_);
-    lasting_faults_[method] = how;
+    lasting_faults_[method] = fault;
 }
 
 void firestore_proxy::resume() {
@@ -90,27 +90,27 @@ http_reply firestore_proxy::answer(const http_received& request) {
     }
     if (!fault) return forward(request);
     if (fault->forward) (void)forward(request);
-    if (fault->how == request_fault::ending::answer) {
+    if (fault->mode == request_fault::ending::answer) {
         if (!fault->body.empty()) return {.status = fault->status, .body = fault->body};
         return {.status = fault->status,
                 .body = R"({"error":{"code":)" + std::to_string(fault->status) +
                         R"(,"message":"secret-name","status":")" + fault->word + R"("}})"};
     }
-    if (fault->how == request_fault::ending::interim) {
+    if (fault->mode == request_fault::ending::interim) {
         auto reply = forward(request);
         reply.before = "HTTP/1.1 " + std::to_string(fault->status) + " Interim\r\n\r\n";
         return reply;
     }
-    if (fault->how == request_fault::ending::late) {
+    if (fault->mode == request_fault::ending::late) {
         const std::lock_guard guard(mutex_);
         late_.push_back(request);
         return {.cut = true};
     }
-    if (fault->how != request_fault::ending::cut) {
+    if (fault->mode != request_fault::ending::cut) {
         std::unique_lock guard(mutex_);
         changed_.wait(guard, [&] { return !stalls_; });
     }
-    if (fault->how == request_fault::ending::hold) return forward(request);
+    if (fault->mode == request_fault::ending::hold) return forward(request);
     return {.cut = true};
 }
 

@@ -24,7 +24,7 @@ struct request_fault {
         hold,     ///< It is forwarded when `resume` is called, or the proxy goes.
         late,     ///< The connection is closed; `deliver_late` forwards it.
         interim,  ///< The emulator's answer comes behind an interim response with this status.
-    } how = ending::answer;
+    } mode = ending::answer;
     unsigned status = 0;
     std::string word{};
     std::string body{};  ///< Of the answer; empty for an error with the status and the word.
@@ -44,9 +44,9 @@ class firestore_proxy {
 
     /// Lets the next request of that method ("batchGet", "runQuery", "commit") fail; the one after
     /// that gets the fault of the next call, and so on.
-    void fail_next(const std::string& method, const request_fault& how);
+    void fail_next(const std::string& method, const request_fault& fault);
     /// Lets all requests of that method fail that have no fault of their own.
-    void fail_all(const std::string& method, const request_fault& how);
+    void fail_all(const std::string& method, const request_fault& fault);
     void resume();
     /// Forwards the requests that were held back behind a closed connection. Returns the statuses
     /// of the emulator's answers.

@@ -11,8 +11,8 @@ namespace syncguard::test {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
-    throw std::system_error(errno, std::generic_category(), what);
+[[noreturn]] void fail(const std::string& action) {
+    throw std::system_error(errno, std::generic_category(), action);
 }
 
 owned_fd tcp_socket() {

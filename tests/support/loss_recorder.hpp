@@ -1,4 +1,4 @@
-/// What the handlers of leases were told.
+/// Records the losses that the handlers of leases received.
 #pragma once
 
 #include <syncguard/loss.hpp>
@@ -13,27 +13,27 @@ namespace syncguard::test {
 /// Must outlive the leases that it is a handler of.
 class loss_recorder {
   public:
-    struct told {
+    struct record {
         loss event;
         lease_clock::time_point at;
     };
 
     [[nodiscard]] loss_handler handler() {
-        return [this](const loss& what) {
+        return [this](const loss& event) {
             const std::lock_guard guard(mutex_);
-            losses_.push_back({what, lease_clock::now()});
+            losses_.push_back({event, lease_clock::now()});
         };
     }
-    [[nodiscard]] std::vector<told> losses() const {
+    [[nodiscard]] std::vector<record> losses() const {
         const std::lock_guard guard(mutex_);
         return losses_;
     }
     [[nodiscard]] bool any() const { return !losses().empty(); }
-    [[nodiscard]] told first() const { return losses().at(0); }
+    [[nodiscard]] record first() const { return losses().at(0); }
 
   private:
     mutable std::mutex mutex_;
-    std::vector<told> losses_;
+    std::vector<record> losses_;
 };
 
 /// What a failure says; "none" if there is none.
@@ -41,8 +41,8 @@ inline std::string text_of(const std::exception_ptr& failure) {
     if (!failure) return "none";
     try {
         std::rethrow_exception(failure);
-    } catch (const std::exception& known) {
-        return known.what();
+    } catch (const std::exception& error) {
+        return error.what();
     }
 }
 

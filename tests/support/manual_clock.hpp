@@ -12,7 +12,7 @@ namespace syncguard::test {
 class manual_clock {
   public:
     [[nodiscard]] unix_time now() const { return unix_time(milliseconds(*now_ms_)); }
-    void advance(milliseconds by) { *now_ms_ += by.count(); }
+    void advance(milliseconds step) { *now_ms_ += step.count(); }
     [[nodiscard]] wall_clock as_wall_clock() const {
         return [clock = *this] { return clock.now(); };
     }

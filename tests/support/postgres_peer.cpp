@@ -48,7 +48,7 @@ bool is_live(const std::string& expires_at_ms, long long now_ms) {
 
 /// Ends with a commit, whatever was done: what is left undone is not written either.
 struct postgres_peer::in_transaction {
-    explicit in_transaction(postgres_peer& whose) : peer(whose) { peer.execute("begin"); }
+    explicit in_transaction(postgres_peer& owner) : peer(owner) { peer.execute("begin"); }
     in_transaction(const in_transaction&) = delete;
     in_transaction& operator=(const in_transaction&) = delete;
     void commit() { peer.execute("commit"); }

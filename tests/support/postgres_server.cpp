@@ -58,14 +58,14 @@ std::vector<char*> as_c_strings(const std::vector<std::string>& texts) {
 /// In the forked child. Other threads of the test were not copied and may have held locks, so that
 /// only system calls are allowed here.
 [[noreturn]] void become(char* const* command, char* const* environment, const char* log,
-                         const char* folder, const account& who, pid_t parent) {
+                         const char* folder, const account& user, pid_t parent) {
     const int output = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
     ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
     ::dup2(output, STDOUT_FILENO);
     ::dup2(output, STDERR_FILENO);
     ::close_range(STDERR_FILENO + 1, UINT_MAX, 0);
-    if (who.user != ::geteuid() &&
-        (::setgroups(0, nullptr) != 0 || ::setgid(who.group) != 0 || ::setuid(who.user) != 0)) {
+    if (user.user != ::geteuid() &&
+        (::setgroups(0, nullptr) != 0 || ::setgid(user.group) != 0 || ::setuid(user.user) != 0)) {
         ::_exit(1);
     }
     // Immediate shutdown, as of now with all its children.
@@ -83,14 +83,14 @@ pid_t launch(const std::vector<std::string>& command, const std::vector<std::str
     const auto settings = as_c_strings(environment);
     const std::string log = folder / "log";
     const std::string working_folder = folder;
-    const account who = server_account();
+    const account user = server_account();
     const pid_t parent = ::getpid();
-    const pid_t made = ::fork();
-    if (made < 0) throw std::system_error(errno, std::generic_category(), "fork");
-    if (made == 0) {
-        become(words.data(), settings.data(), log.c_str(), working_folder.c_str(), who, parent);
+    const pid_t child = ::fork();
+    if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
+    if (child == 0) {
+        become(words.data(), settings.data(), log.c_str(), working_folder.c_str(), user, parent);
     }
-    return made;
+    return child;
 }
 
 int wait_for(pid_t pid) {
@@ -112,7 +112,7 @@ std::string program(const char* name) {
 
 /// A fresh cluster, made once for each build tree: it takes seconds to make and a moment to copy.
 const fs::path& fresh_cluster() {
-    static const fs::path made = [] {
+    static const fs::path cluster = [] {
         const fs::path place = SYNCGUARD_POSTGRES_TEMPLATE;
         fs::create_directories(place.parent_path());
         const owned_fd turn(
@@ -136,7 +136,7 @@ const fs::path& fresh_cluster() {
         fs::rename(unfinished, place);
         return place;
     }();
-    return made;
+    return cluster;
 }
 
 void copy_cluster(const fs::path& to) {
@@ -288,8 +288,8 @@ std::chrono::sys_time<std::chrono::milliseconds> postgres_server::now() const {
         std::stoll(value("SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"))));
 }
 
-void postgres_server::advance(std::chrono::milliseconds by) {
-    clock().advance(by);
+void postgres_server::advance(std::chrono::milliseconds step) {
+    clock().advance(step);
 }
 
 void postgres_server::set_offset(std::chrono::milliseconds ahead_of_host) {

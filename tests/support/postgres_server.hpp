@@ -81,7 +81,7 @@ class postgres_server {
     /// For a controlled clock: whether it still stands, for all who share the server.
     [[nodiscard]] bool clock_is_frozen() const { return clock_->is_frozen(); }
     /// For a controlled clock: steps it, whether it stands or runs.
-    void advance(std::chrono::milliseconds by);
+    void advance(std::chrono::milliseconds step);
     /// For a controlled clock: lets it run from now on, that much ahead of the host's.
     void set_offset(std::chrono::milliseconds ahead_of_host);
 

@@ -118,8 +118,8 @@ std::chrono::sys_time<std::chrono::milliseconds> redis_server::now() const {
         std::chrono::sys_time<std::chrono::microseconds>(seconds + fraction));
 }
 
-void redis_server::advance(std::chrono::milliseconds by) {
-    clock().advance(by);
+void redis_server::advance(std::chrono::milliseconds step) {
+    clock().advance(step);
 }
 
 void redis_server::set_offset(std::chrono::milliseconds ahead_of_host) {

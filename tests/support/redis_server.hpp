@@ -74,7 +74,7 @@ class redis_server {
     /// The time by the server's own clock.
     [[nodiscard]] std::chrono::sys_time<std::chrono::milliseconds> now() const;
     /// For a controlled clock: steps it, whether it stands or runs.
-    void advance(std::chrono::milliseconds by);
+    void advance(std::chrono::milliseconds step);
     /// For a controlled clock: lets it run from now on, that much ahead of the host's.
     void set_offset(std::chrono::milliseconds ahead_of_host);
 

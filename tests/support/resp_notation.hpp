@@ -8,30 +8,31 @@
 namespace syncguard::test {
 
 /// Tells any two values apart, unless they differ only in how they were sent.
-inline std::string notation(const redis::resp::value& what) {
+inline std::string notation(const redis::resp::value& message) {
     using redis::resp::kind;
     const auto quoted = [&](const char* name) {
-        return name + std::to_string(what.text().size()) + '"' + std::string(what.text()) + '"';
+        return name + std::to_string(message.text().size()) + '"' + std::string(message.text()) +
+               '"';
     };
     const auto listed = [&](const char* name) {
-        std::string all = name + std::to_string(what.size()) + '[';
-        for (const auto inside : what)
+        std::string all = name + std::to_string(message.size()) + '[';
+        for (const auto inside : message)
             all += notation(inside) + ' ';
         return all + ']';
     };
-    switch (what.type()) {
+    switch (message.type()) {
         case kind::simple_string:
             return quoted("simple");
         case kind::error:
             return quoted("error");
         case kind::integer:
-            return std::to_string(what.integer());
+            return std::to_string(message.integer());
         case kind::bulk_string:
             return quoted("bulk");
         case kind::null:
             return "null";
         case kind::boolean:
-            return what.integer() != 0 ? "true" : "false";
+            return message.integer() != 0 ? "true" : "false";
         case kind::floating:
             return quoted("double");
         case kind::big_number:

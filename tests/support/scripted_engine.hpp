@@ -18,19 +18,20 @@ class scripted_engine : public engine {
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
         return {"scripted", true, time_authority::server};
     }
-    [[nodiscard]] outcome perform(const request& what, const call_limits& limits) override {
-        return answer_(what, limits);
+    [[nodiscard]] outcome execute(const request& req, const call_limits& limits) override {
+        return answer_(req, limits);
     }
-    void start(const request& what, const call_limits& limits, completion done) noexcept override {
-        std::thread([answer = answer_, what, limits, done = std::move(done)] {
+    void async_execute(const request& req, const call_limits& limits,
+                       completion handler) noexcept override {
+        std::thread([answer = answer_, req, limits, handler = std::move(handler)] {
             outcome answered;
             std::exception_ptr failure;
             try {
-                answered = answer(what, limits);
+                answered = answer(req, limits);
             } catch (...) {
                 failure = std::current_exception();
             }
-            done(std::move(failure), std::move(answered));
+            handler(std::move(failure), std::move(answered));
         }).detach();
     }
 

@@ -23,8 +23,8 @@ class scripted_extensions {
     explicit scripted_extensions(script answer)
         : state_(std::make_shared<state>(std::move(answer))),
           locks_(std::make_shared<scripted_engine>(
-              [state = state_](const request& what, const call_limits&) {
-                  return state->answer_to(what);
+              [state = state_](const request& req, const call_limits&) {
+                  return state->reply_to(req);
               })) {}
     scripted_extensions(const scripted_extensions&) = delete;
     scripted_extensions& operator=(const scripted_extensions&) = delete;
@@ -39,15 +39,15 @@ class scripted_extensions {
 
   private:
     struct state {
-        explicit state(script what) : answer(std::move(what)) {}
+        explicit state(script replies) : answer(std::move(replies)) {}
 
-        [[nodiscard]] outcome answer_to(const request& what) {
-            if (std::holds_alternative<release_request>(what)) {
+        [[nodiscard]] outcome reply_to(const request& req) {
+            if (std::holds_alternative<release_request>(req)) {
                 const std::lock_guard guard(mutex);
                 ++releases;
                 return outcome::done();
             }
-            const auto* extend = std::get_if<extend_request>(&what);
+            const auto* extend = std::get_if<extend_request>(&req);
             if (extend == nullptr) return outcome::granted(unix_time{}, fence::from_counter(1));
             {
                 const std::lock_guard guard(mutex);
@@ -67,9 +67,9 @@ class scripted_extensions {
             ended = true;
             changed.wait(guard, [&] { return answering == 0; });
         }
-        [[nodiscard]] int count(const int& which) {
+        [[nodiscard]] int count(const int& counter) {
             const std::lock_guard guard(mutex);
-            return which;
+            return counter;
         }
 
         script answer;

@@ -1,4 +1,4 @@
-/// The one door from the typed API to its untyped insides. Not part of the API.
+/// Access of the typed API to its untyped implementation. Not part of the API.
 #pragma once
 
 #include <syncguard/detail/backend_core.hpp>

@@ -95,9 +95,9 @@ class async_call : public abandonable,
                    public std::enable_shared_from_this<async_call<Handler, Result>> {
   public:
     [[nodiscard]] static std::shared_ptr<async_call> make(Handler handler) {
-        auto made = std::make_shared<async_call>(std::move(handler));
-        if (made->registry_ != nullptr && !made->registry_->add(made)) (void)made->drop_handler();
-        return made;
+        auto call = std::make_shared<async_call>(std::move(handler));
+        if (call->registry_ != nullptr && !call->registry_->add(call)) (void)call->drop_handler();
+        return call;
     }
 
     explicit async_call(Handler handler)

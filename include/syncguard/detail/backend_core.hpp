@@ -18,12 +18,12 @@
 #include <string_view>
 
 namespace syncguard {
-class waiting_line;
+class wait_queue;
 }
 
 namespace syncguard::detail {
 
-struct call;
+struct prepared_call;
 
 template <class Result>
 using receiver = std::function<void(std::exception_ptr, Result)>;
@@ -35,33 +35,36 @@ class grant_expired : public lock_error {
     using lock_error::lock_error;
 };
 
-/// Blocking and asynchronous members are two doors to the same preparation, engine and conclusion.
+/// Blocking and asynchronous members share preparation, engine and conversion of the answer.
 /// A blocking member throws `lock_error`; an asynchronous one delivers it, and never throws.
 class backend_core : public std::enable_shared_from_this<backend_core> {
   public:
     /// `needs_fences`: the caller's type has fences, so the engine must, too.
-    backend_core(std::shared_ptr<engine> store, backend_options options, bool needs_fences);
+    backend_core(std::shared_ptr<engine> backing_engine, backend_options options,
+                 bool needs_fences);
     backend_core(const backend_core&) = delete;
     backend_core& operator=(const backend_core&) = delete;
     ~backend_core();
 
-    [[nodiscard]] const std::shared_ptr<engine>& store() const noexcept { return store_; }
+    [[nodiscard]] const std::shared_ptr<engine>& backing_engine() const noexcept {
+        return backing_engine_;
+    }
     [[nodiscard]] const backend_options& options() const noexcept { return options_; }
 
     using lease_pointer = std::shared_ptr<lease_core>;
 
-    /// Those who wait for locks of this store.
-    [[nodiscard]] waiting_line& line() const noexcept { return *line_; }
+    /// The callers that wait for locks of this store.
+    [[nodiscard]] wait_queue& waiters() const noexcept { return *waiters_; }
 
-    /// The lease is null when the key is locked by somebody else.
+    /// The lease is null if another client holds the lock.
     struct attempt {
         lease_pointer lease;
-        std::optional<milliseconds> locked_for;
+        std::optional<milliseconds> free_within;
     };
-    /// Where the store tells when the lock becomes free, waits for that, until `linger_until`.
+    /// Where the store tells when the lock becomes free, waits for that, until `wait_until`.
     [[nodiscard]] attempt acquire(std::string_view key, const acquire_options& options,
                                   std::stop_token stop,
-                                  std::chrono::steady_clock::time_point linger_until = {}) const;
+                                  std::chrono::steady_clock::time_point wait_until = {}) const;
     // `key` is the lock's where that is known, else empty.
     release_result release(std::string_view id, std::string_view key, const call_options& options,
                            std::stop_token stop) const;
@@ -89,36 +92,36 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
                                                        std::stop_token stop) const;
 
     void start_acquire(std::string_view key, const acquire_options& options, std::stop_token stop,
-                       receiver<lease_pointer> done) const noexcept;
+                       receiver<lease_pointer> handler) const noexcept;
     void start_release(std::string_view id, std::string_view key, const call_options& options,
-                       std::stop_token stop, receiver<release_result> done) const noexcept;
+                       std::stop_token stop, receiver<release_result> handler) const noexcept;
     void start_release(std::string_view id, std::string_view key, call_limits limits,
-                       receiver<release_result> done) const noexcept;
+                       receiver<release_result> handler) const noexcept;
     void start_extend(std::string_view id, std::string_view key, const extend_options& options,
-                      std::stop_token stop, receiver<extend_result> done) const noexcept;
+                      std::stop_token stop, receiver<extend_result> handler) const noexcept;
     void start_extend(std::string_view id, std::string_view key, milliseconds ttl,
-                      call_limits limits, receiver<extend_result> done) const noexcept;
+                      call_limits limits, receiver<extend_result> handler) const noexcept;
     void start_is_locked(std::string_view key, const call_options& options, std::stop_token stop,
-                         receiver<bool> done) const noexcept;
+                         receiver<bool> handler) const noexcept;
     void start_lookup_key(std::string_view key, const call_options& options, std::stop_token stop,
-                          receiver<std::optional<lock_record>> done) const noexcept;
+                          receiver<std::optional<lock_record>> handler) const noexcept;
     void start_lookup_id(std::string_view id, const call_options& options, std::stop_token stop,
-                         receiver<std::optional<lock_record>> done) const noexcept;
+                         receiver<std::optional<lock_record>> handler) const noexcept;
 
   private:
-    [[nodiscard]] lease_pointer conclude_acquire(call& made, const outcome& answer,
-                                                 disposal how_to_dispose) const;
+    [[nodiscard]] lease_pointer to_acquire_result(prepared_call& call, const outcome& answer,
+                                                  disposal mode) const;
     void release_in_background(const lock_id& id, std::string_view key) const;
     void report_later(std::exception_ptr failure, const lock_id& id,
                       std::shared_ptr<const std::string> key) const noexcept;
     void check_grant(const outcome& answer) const;
-    [[nodiscard]] outcome perform(const call& made) const;
-    template <class Result, class Prepare, class Conclude>
-    void start(Prepare prepare, Conclude conclude, receiver<Result> done) const noexcept;
+    [[nodiscard]] outcome execute(const prepared_call& call) const;
+    template <class Result, class Prepare, class Convert>
+    void async_execute(Prepare prepare, Convert convert, receiver<Result> handler) const noexcept;
 
-    std::shared_ptr<engine> store_;
+    std::shared_ptr<engine> backing_engine_;
     backend_options options_;
-    std::unique_ptr<waiting_line> line_;
+    std::unique_ptr<wait_queue> waiters_;
     const bool needs_fences_;
     const std::uint32_t process_;
 };

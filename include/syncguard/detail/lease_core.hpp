@@ -20,7 +20,7 @@
 #include <string>
 
 namespace syncguard {
-struct lease_supervision;
+struct lease_monitor_entry;
 }
 
 namespace syncguard::detail {
@@ -44,7 +44,7 @@ struct grant {
 /// Thread safety: all members may be called concurrently, except `on_release_error`.
 class lease_core : public std::enable_shared_from_this<lease_core> {
   public:
-    lease_core(grant granted, disposal how_to_dispose);
+    lease_core(grant granted, disposal mode);
     lease_core(const lease_core&) = delete;
     lease_core& operator=(const lease_core&) = delete;
     ~lease_core();
@@ -58,7 +58,7 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     /// From the last renewal to the deadline.
     [[nodiscard]] milliseconds renewal_span() const noexcept;
 
-    // Where the loss is to be told, whoever finds the time over has it told.
+    // If a loss handler or stop token exists, the member that finds the time over reports the loss.
     [[nodiscard]] bool valid() noexcept;
     [[nodiscard]] milliseconds remaining() noexcept;
 
@@ -68,9 +68,9 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     extend_result extend(const extend_options& options, std::stop_token stop);
 
     void start_release(const call_options& options, std::stop_token stop,
-                       std::function<void(std::exception_ptr, release_result)> done);
+                       std::function<void(std::exception_ptr, release_result)> handler);
     void start_extend(const extend_options& options, std::stop_token stop,
-                      std::function<void(std::exception_ptr, extend_result)> done);
+                      std::function<void(std::exception_ptr, extend_result)> handler);
 
     void keep_alive(const keep_alive_options& options);
     [[nodiscard]] std::stop_token stop_token();
@@ -78,7 +78,7 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     [[nodiscard]] std::exception_ptr renewal_failure() noexcept;
 
     /// One renewal in the background. Its end, also if it could not be begun, is told to the
-    /// keeper.
+    /// monitor.
     void start_renewal(milliseconds ttl) noexcept;
 
     /// The deadline has passed: where the loss is to be told, the lease is not valid any more,
@@ -105,8 +105,8 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
         held,
         releasing,
         /// A release failed: the store may have the lock or not. It may be released.
-        in_doubt,
-        /// The deadline has passed, and that was noticed by a call or a supervised lease: the store
+        outcome_unknown,
+        /// The deadline has passed, and that was noticed by a call or a monitored lease: the store
         /// may have the lock or not. It may be released.
         expired,
         lost,  ///< The store said that it is not held.
@@ -122,10 +122,10 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     [[nodiscard]] std::optional<loss_reason> note_extension(
         extend_result& result, lease_deadline::ticket extension) noexcept;
     void publish_deadline() noexcept;
-    void tell_keeper_of_deadline() noexcept;
-    [[nodiscard]] lease_supervision* supervise();
-    void end_supervision() noexcept;
-    void tell_keeper_of_loss(loss_reason reason) noexcept;
+    void notify_monitor_of_deadline() noexcept;
+    [[nodiscard]] lease_monitor_entry* ensure_monitored();
+    void end_monitoring() noexcept;
+    void notify_monitor_of_loss(loss_reason reason) noexcept;
     void wait_for_handler() noexcept;
     [[nodiscard]] std::optional<bool> release_at_the_end() noexcept;
     void dispose_in_background() noexcept;
@@ -140,14 +140,14 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     std::atomic<lease_clock::rep> deadline_;    ///< Of `extensions_`.
     std::atomic<lease_clock::rep> renewed_at_;  ///< Likewise.
     std::atomic<state> state_{state::held};
-    std::atomic<lease_supervision*> supervision_{nullptr};  ///< Owned.
+    std::atomic<lease_monitor_entry*> monitor_entry_{nullptr};  ///< Owned.
     milliseconds ttl_;
     std::mutex extending_;
     lease_deadline extensions_;  ///< Guarded by `extending_`.
     /// The lease was disposed of while a release was in flight: if that fails, another follows.
     std::atomic<bool> disposed_while_releasing_{false};
     std::atomic<bool> has_reported_{false};
-    disposal how_to_dispose_;
+    disposal disposal_;
     release_source source_ = release_source::disposal;
     std::uint32_t owning_process_;
     release_error_handler on_release_error_;

@@ -15,7 +15,7 @@
 
 namespace syncguard::detail {
 
-lease_core::lease_core(grant granted, disposal how_to_dispose)
+lease_core::lease_core(grant granted, disposal mode)
     : backend_(std::move(granted.backend)),
       key_(std::move(granted.key)),
       id_(granted.id),
@@ -23,7 +23,7 @@ lease_core::lease_core(grant granted, disposal how_to_dispose)
       expires_at_(granted.expires_at.time_since_epoch().count()),
       ttl_(granted.ttl),
       extensions_(granted.sent_at, granted.ttl, backend_->options().clock_drift),
-      how_to_dispose_(how_to_dispose),
+      disposal_(mode),
       owning_process_(fork_generation()) {
     publish_deadline();
 }
@@ -31,16 +31,16 @@ lease_core::lease_core(grant granted, disposal how_to_dispose)
 lease_core::~lease_core() {
     // In a forked child it belongs to what the parent's threads may have left in the middle of
     // something: there it stays where it is.
-    if (supervision_ == nullptr || !in_owning_process()) return;
-    end_supervision();
-    std::unique_ptr<lease_supervision> supervision(supervision_.load());
-    if (!lease_keeper::runs_this_thread()) return;
+    if (monitor_entry_ == nullptr || !in_owning_process()) return;
+    end_monitoring();
+    std::unique_ptr<lease_monitor_entry> entry(monitor_entry_.load());
+    if (!lease_monitor::runs_this_thread()) return;
     // The destructor of the last owner of a store may take a while. Renewals of other leases must
     // not wait for it, so another thread runs it.
-    supervision->left_behind = {.backend = std::move(backend_),
-                                .on_release_error = std::move(on_release_error_)};
-    lease_keeper::of_this_process().handlers().submit(*supervision.release(),
-                                                      handler_threads::urgency::handler);
+    entry->to_destroy = {.backend = std::move(backend_),
+                         .on_release_error = std::move(on_release_error_)};
+    lease_monitor::instance().handlers().submit(*entry.release(),
+                                                handler_threads::urgency::handler);
 }
 
 bool lease_core::in_owning_process() const noexcept {
@@ -93,18 +93,18 @@ void lease_core::on_release_error(release_error_handler handler, release_source 
 bool lease_core::begin_release() noexcept {
     if (!in_owning_process()) return false;
     bool begun = false;
-    for (state expected : {state::held, state::expired, state::in_doubt}) {
+    for (state expected : {state::held, state::expired, state::outcome_unknown}) {
         begun = begun || state_.compare_exchange_strong(expected, state::releasing);
     }
     // Also where there is nothing to release: a loss may wait to be told.
-    end_supervision();
+    end_monitoring();
     return begun;
 }
 
 void lease_core::end_release(bool failed) noexcept {
     // Not simply stored: meanwhile the lock may have been found gone, or detached.
     state expected = state::releasing;
-    state_.compare_exchange_strong(expected, failed ? state::in_doubt : state::gone);
+    state_.compare_exchange_strong(expected, failed ? state::outcome_unknown : state::gone);
     // The lease is gone, so this is the last chance to free the lock.
     if (failed && disposed_while_releasing_.exchange(false)) dispose_in_background();
 }
@@ -123,25 +123,25 @@ release_result lease_core::release(const call_options& options, std::stop_token 
 }
 
 void lease_core::start_release(const call_options& options, std::stop_token stop,
-                               std::function<void(std::exception_ptr, release_result)> done) {
+                               std::function<void(std::exception_ptr, release_result)> handler) {
     call_limits limits;
     try {
         limits = backend_->check(options, std::move(stop));
     } catch (...) {
-        done(std::current_exception(), {});
+        handler(std::current_exception(), {});
         return;
     }
     if (!begin_release()) {
-        done(nullptr, {});
+        handler(nullptr, {});
         return;
     }
     std::function<void(std::exception_ptr, release_result)> finish;
     try {
-        finish = [self = shared_from_this(), done = std::move(done)](
+        finish = [self = shared_from_this(), handler = std::move(handler)](
                      std::exception_ptr failure, release_result result) mutable {
             self->end_release(failure != nullptr);
             self.reset();
-            done(std::move(failure), result);
+            handler(std::move(failure), result);
         };
     } catch (...) {
         end_release(true);
@@ -162,7 +162,7 @@ std::optional<lease_deadline::ticket> lease_core::begin_extend(milliseconds ttl)
         publish_deadline();
         ends_earlier = deadline() < before;
     }
-    if (ends_earlier) tell_keeper_of_deadline();
+    if (ends_earlier) notify_monitor_of_deadline();
     return extension;
 }
 
@@ -173,7 +173,7 @@ void lease_core::end_extend(extend_result* result, lease_deadline::ticket extens
     {
         const std::lock_guard guard(extending_);
         if (result == nullptr) {
-            if (backend_->store()->executes_extensions_in_order()) {
+            if (backend_->backing_engine()->executes_extensions_in_order()) {
                 extensions_.mark_failed(extension, lease_clock::now());
             } else {
                 extensions_.mark_unknown(extension);
@@ -183,9 +183,9 @@ void lease_core::end_extend(extend_result* result, lease_deadline::ticket extens
         found_lost = note_extension(*result, extension);
     }
     if (found_lost) {
-        tell_keeper_of_loss(*found_lost);
+        notify_monitor_of_loss(*found_lost);
     } else if (result->ok) {
-        tell_keeper_of_deadline();
+        notify_monitor_of_deadline();
     }
 }
 
@@ -233,27 +233,27 @@ extend_result lease_core::extend(const extend_options& options, std::stop_token 
 }
 
 void lease_core::start_extend(const extend_options& options, std::stop_token stop,
-                              std::function<void(std::exception_ptr, extend_result)> done) {
+                              std::function<void(std::exception_ptr, extend_result)> handler) {
     std::optional<lease_deadline::ticket> extension;
     call_limits limits;
     try {
         limits = backend_->check(options, std::move(stop));
         extension = begin_extend(options.ttl);
     } catch (...) {
-        done(std::current_exception(), {});
+        handler(std::current_exception(), {});
         return;
     }
     if (!extension) {
-        done(nullptr, {});
+        handler(nullptr, {});
         return;
     }
     std::function<void(std::exception_ptr, extend_result)> finish;
     try {
-        finish = [self = shared_from_this(), done = std::move(done), extension = *extension](
+        finish = [self = shared_from_this(), handler = std::move(handler), extension = *extension](
                      std::exception_ptr failure, extend_result result) mutable {
             self->end_extend(failure ? nullptr : &result, extension);
             self.reset();
-            done(std::move(failure), result);
+            handler(std::move(failure), result);
         };
     } catch (...) {
         end_extend(nullptr, *extension);
@@ -264,7 +264,7 @@ void lease_core::start_extend(const extend_options& options, std::stop_token sto
 
 void lease_core::detach() noexcept {
     state_ = state::gone;
-    if (in_owning_process()) end_supervision();
+    if (in_owning_process()) end_monitoring();
 }
 
 void lease_core::dispose() noexcept {
@@ -273,21 +273,21 @@ void lease_core::dispose() noexcept {
         // An asynchronous release is in flight, and may be cancelled or fail after this.
         disposed_while_releasing_ = true;
         if (state_ == state::releasing) {
-            end_supervision();
-            if (how_to_dispose_ == disposal::blocking) wait_for_handler();
+            end_monitoring();
+            if (disposal_ == disposal::blocking) wait_for_handler();
             return;
         }
         disposed_while_releasing_ = false;  // it has just ended
     }
     (void)release_at_the_end();
     // What a handler refers to often ends where its lease does.
-    if (how_to_dispose_ == disposal::blocking) wait_for_handler();
+    if (disposal_ == disposal::blocking) wait_for_handler();
 }
 
 /// Whether the store still had the lock; nothing where that is not known.
 std::optional<bool> lease_core::release_at_the_end() noexcept {
     const auto& limit = backend_->options().dispose_timeout;
-    if (how_to_dispose_ == disposal::background) {
+    if (disposal_ == disposal::background) {
         dispose_in_background();
         return {};
     }
@@ -302,32 +302,32 @@ std::optional<bool> lease_core::release_at_the_end() noexcept {
 
     // The bound must hold even if the engine is stuck in something that it cannot interrupt, so the
     // release runs elsewhere and this thread only waits for it.
-    struct rendezvous {
+    struct pending_result {
         std::mutex mutex;
         std::condition_variable changed;
         bool finished = false;
         std::exception_ptr failure;
-        std::optional<bool> had_it;
+        std::optional<bool> was_held;
     };
     try {
-        auto meeting = std::make_shared<rendezvous>();
-        start_release({}, {}, [meeting](std::exception_ptr failure, release_result result) {
-            const std::lock_guard guard(meeting->mutex);
-            meeting->finished = true;
-            if (!failure) meeting->had_it = result.ok;
-            meeting->failure = std::move(failure);
-            meeting->changed.notify_one();
+        auto pending = std::make_shared<pending_result>();
+        start_release({}, {}, [pending](std::exception_ptr failure, release_result result) {
+            const std::lock_guard guard(pending->mutex);
+            pending->finished = true;
+            if (!failure) pending->was_held = result.ok;
+            pending->failure = std::move(failure);
+            pending->changed.notify_one();
         });
-        std::unique_lock guard(meeting->mutex);
-        if (!meeting->changed.wait_for(guard, bounded_wait(*limit),
-                                       [&] { return meeting->finished; })) {
+        std::unique_lock guard(pending->mutex);
+        if (!pending->changed.wait_for(guard, bounded_wait(*limit),
+                                       [&] { return pending->finished; })) {
             throw lock_error(error_code::network_timeout,
                              "the release did not finish within dispose_timeout; it goes on in the "
                              "background",
                              {.key = key_, .lock_id = id_.to_string()});
         }
-        if (meeting->failure) std::rethrow_exception(meeting->failure);
-        return meeting->had_it;
+        if (pending->failure) std::rethrow_exception(pending->failure);
+        return pending->was_held;
     } catch (...) {
         report(std::current_exception());
     }
@@ -348,7 +348,7 @@ void lease_core::dispose_in_background() noexcept {
 /// an unrelated call.
 void lease_core::report_on_handler_thread(std::exception_ptr failure) noexcept {
     try {
-        lease_keeper::of_this_process().handlers().post(
+        lease_monitor::instance().handlers().post(
             [self = shared_from_this(), failure = std::move(failure)] { self->report(failure); });
     } catch (...) {  // no memory to report with
     }

@@ -21,108 +21,108 @@ namespace {
 }
 
 [[noreturn]] void throw_lost(loss_reason reason, error_context context, std::exception_ptr cause) {
-    throw lock_lost(reason,
-                    reason == loss_reason::expired
-                        ? "the time of the lock passed while the function ran; check what it did, "
-                          "and renew the lock (auto_extend) or choose a longer TTL"
-                        : "the lock was gone before the function had ended: somebody released it, "
-                          "or the store lost it; check what the function did",
-                    std::move(context), std::move(cause));
+    throw lock_lost(
+        reason,
+        reason == loss_reason::expired
+            ? "the time of the lock passed while the function ran; check what it did, "
+              "and renew the lock (auto_extend) or choose a longer TTL"
+            : "the lock was gone before the function had ended: another client released it, "
+              "or the store lost it; check what the function did",
+        std::move(context), std::move(cause));
 }
 
 }  // namespace
 
 /// Null in a forked child, where nothing is done for a lease.
-lease_supervision* lease_core::supervise() {
+lease_monitor_entry* lease_core::ensure_monitored() {
     if (!in_owning_process()) return nullptr;
-    auto* known = supervision_.load();
-    if (known != nullptr) return known;
+    auto* existing = monitor_entry_.load();
+    if (existing != nullptr) return existing;
 
-    auto& keeper = lease_keeper::of_this_process();
+    auto& monitor = lease_monitor::instance();
     try {
-        keeper.ensure_started();
+        monitor.ensure_started();
     } catch (const std::system_error&) {
         throw_no_thread({.key = key_, .lock_id = id_.to_string()}, std::current_exception());
     }
-    auto made = std::make_unique<lease_supervision>(*this);
-    if (!supervision_.compare_exchange_strong(known, made.get())) return known;
-    auto* supervision = made.release();
-    // Asked after it can be seen: what ends the lease from now on tells the keeper itself.
+    auto created = std::make_unique<lease_monitor_entry>(*this);
+    if (!monitor_entry_.compare_exchange_strong(existing, created.get())) return existing;
+    auto* entry = created.release();
+    // Asked after it can be seen: what ends the lease from now on tells the monitor itself.
     switch (state_.load()) {
         case state::held:
-            keeper.watch(*supervision);
+            monitor.watch(*entry);
             break;
         case state::lost:
-            keeper.lose(*supervision, loss_reason::not_held);
+            monitor.report_loss(*entry, loss_reason::not_held);
             break;
         case state::expired:
-            keeper.lose(*supervision, loss_reason::expired);
+            monitor.report_loss(*entry, loss_reason::expired);
             break;
         case state::releasing:
-        case state::in_doubt:
+        case state::outcome_unknown:
         case state::gone:
-            keeper.forget(*supervision);
+            monitor.forget(*entry);
             break;
     }
-    return supervision;
+    return entry;
 }
 
-void lease_core::end_supervision() noexcept {
-    if (auto* supervision = supervision_.load()) {
-        lease_keeper::of_this_process().forget(*supervision);
+void lease_core::end_monitoring() noexcept {
+    if (auto* entry = monitor_entry_.load()) {
+        lease_monitor::instance().forget(*entry);
     }
 }
 
 void lease_core::wait_for_handler() noexcept {
-    if (auto* supervision = supervision_.load(); supervision != nullptr && in_owning_process()) {
-        lease_keeper::of_this_process().announcer().wait_until_told(*supervision);
+    if (auto* entry = monitor_entry_.load(); entry != nullptr && in_owning_process()) {
+        lease_monitor::instance().notifier().wait_until_notified(*entry);
     }
 }
 
 void lease_core::keep_alive(const keep_alive_options& options) {
     const auto ttl = options.ttl == milliseconds{0} ? ttl_ : checked_ttl(options.ttl);
-    auto* const supervision = supervise();
-    if (supervision == nullptr) return;
+    auto* const entry = ensure_monitored();
+    if (entry == nullptr) return;
     try {
-        lease_keeper::of_this_process().renew(*supervision, ttl,
-                                              backend_->store()->reserve_io_thread());
+        lease_monitor::instance().renew(*entry, ttl,
+                                        backend_->backing_engine()->reserve_io_thread());
     } catch (const std::system_error&) {
         throw_no_thread({.key = key_, .lock_id = id_.to_string()}, std::current_exception());
     }
 }
 
 std::stop_token lease_core::stop_token() {
-    auto* supervision = supervise();
-    if (supervision == nullptr) return {};
-    return lease_keeper::of_this_process().announcer().token_of(*supervision);
+    auto* entry = ensure_monitored();
+    if (entry == nullptr) return {};
+    return lease_monitor::instance().notifier().token_of(*entry);
 }
 
 void lease_core::on_lost(loss_handler handler) {
-    if (auto* supervision = supervise()) {
-        lease_keeper::of_this_process().announcer().set_handler(*supervision, std::move(handler));
+    if (auto* entry = ensure_monitored()) {
+        lease_monitor::instance().notifier().set_handler(*entry, std::move(handler));
     }
 }
 
 std::exception_ptr lease_core::renewal_failure() noexcept {
-    auto* supervision = supervision_.load();
-    if (supervision == nullptr || !in_owning_process()) return nullptr;
-    return lease_keeper::of_this_process().renewal_failure_of(*supervision);
+    auto* entry = monitor_entry_.load();
+    if (entry == nullptr || !in_owning_process()) return nullptr;
+    return lease_monitor::instance().renewal_failure_of(*entry);
 }
 
 void lease_core::start_renewal(milliseconds ttl) noexcept {
-    const auto tell_keeper = [](lease_core& lease, std::exception_ptr failure) {
+    const auto notify_monitor = [](lease_core& lease, std::exception_ptr failure) {
         if (!lease.in_owning_process()) return;
-        lease_keeper::of_this_process().renewal_ended(*lease.supervision_.load(),
-                                                      std::move(failure));
+        lease_monitor::instance().renewal_ended(*lease.monitor_entry_.load(), std::move(failure));
     };
     try {
         start_extend(
             {.ttl = ttl, .timeout = renewal_timeout(std::min(ttl, renewal_span()))}, {},
-            [self = shared_from_this(), tell_keeper](std::exception_ptr failure, extend_result) {
-                tell_keeper(*self, std::move(failure));
+            [self = shared_from_this(), notify_monitor](std::exception_ptr failure, extend_result) {
+                notify_monitor(*self, std::move(failure));
             });
     } catch (...) {  // no memory to ask with
-        tell_keeper(*this, std::current_exception());
+        notify_monitor(*this, std::current_exception());
     }
 }
 
@@ -134,19 +134,19 @@ void lease_core::expire() noexcept {
         state expected = state::held;
         if (!state_.compare_exchange_strong(expected, state::expired)) return;
     }
-    tell_keeper_of_loss(loss_reason::expired);
+    notify_monitor_of_loss(loss_reason::expired);
 }
 
-void lease_core::tell_keeper_of_loss(loss_reason reason) noexcept {
-    auto* supervision = supervision_.load();
-    if (supervision == nullptr || !in_owning_process()) return;
-    lease_keeper::of_this_process().lose(*supervision, reason);
+void lease_core::notify_monitor_of_loss(loss_reason reason) noexcept {
+    auto* entry = monitor_entry_.load();
+    if (entry == nullptr || !in_owning_process()) return;
+    lease_monitor::instance().report_loss(*entry, reason);
 }
 
-void lease_core::tell_keeper_of_deadline() noexcept {
-    auto* supervision = supervision_.load();
-    if (supervision == nullptr || !in_owning_process()) return;
-    lease_keeper::of_this_process().deadline_moved(*supervision);
+void lease_core::notify_monitor_of_deadline() noexcept {
+    auto* entry = monitor_entry_.load();
+    if (entry == nullptr || !in_owning_process()) return;
+    lease_monitor::instance().deadline_moved(*entry);
 }
 
 void lease_core::finish_work() {
@@ -154,13 +154,13 @@ void lease_core::finish_work() {
     const bool held_to_the_end = valid();
     const auto reason = state_ == state::lost ? loss_reason::not_held : loss_reason::expired;
     auto cause = renewal_failure();
-    const auto had_it = release_at_the_end();
+    const auto was_held = release_at_the_end();
     detach();  // one attempt: whether it failed was told
 
     error_context context{.key = key_, .lock_id = id_.to_string()};
     if (!held_to_the_end) throw_lost(reason, std::move(context), std::move(cause));
     // A release that merely came late proves nothing: the work was done by then.
-    if (had_it == false && lease_clock::now() < deadline()) {
+    if (was_held == false && lease_clock::now() < deadline()) {
         throw_lost(loss_reason::not_held, std::move(context), nullptr);
     }
 }

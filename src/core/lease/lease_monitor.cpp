@@ -17,16 +17,16 @@ namespace {
 
 /// The clock of leases goes on while the machine is suspended, the one that a thread can sleep by
 /// does not: it looks at the former at least so often.
-constexpr std::chrono::seconds longest_sleep{1};
+constexpr std::chrono::seconds max_sleep{1};
 
 /// Leases that were acquired together are renewed together. Thousands at a time would keep a server
 /// from answering others for a while: after so many it gets a moment for those.
-constexpr std::size_t errands_at_a_time = 256;
-constexpr milliseconds breather{5};
+constexpr std::size_t max_due_actions = 256;
+constexpr milliseconds batch_pause{5};
 
-thread_local bool is_keeper_thread = false;
+thread_local bool is_monitor_thread = false;
 
-renewal_step next_step_of(const lease_supervision& entry, lease_clock::time_point now) noexcept {
+renewal_step next_step_of(const lease_monitor_entry& entry, lease_clock::time_point now) noexcept {
     return next_step({.renewed_at = entry.lease.renewed_at(),
                       .deadline = entry.lease.deadline(),
                       .is_renewed = entry.renewal_ttl > milliseconds{0},
@@ -37,26 +37,26 @@ renewal_step next_step_of(const lease_supervision& entry, lease_clock::time_poin
 
 }  // namespace
 
-lease_keeper& lease_keeper::of_this_process() {
+lease_monitor& lease_monitor::instance() {
     // No mutex, and no static that is made under one: a fork may find either locked.
-    static std::atomic<lease_keeper*> latest{nullptr};
-    auto* known = latest.load(std::memory_order_acquire);
-    while (known == nullptr || known->process_ != fork_generation()) {
-        std::unique_ptr<lease_keeper> made(new lease_keeper);
-        if (latest.compare_exchange_strong(known, made.get())) return *made.release();
+    static std::atomic<lease_monitor*> latest{nullptr};
+    auto* existing = latest.load(std::memory_order_acquire);
+    while (existing == nullptr || existing->process_ != fork_generation()) {
+        std::unique_ptr<lease_monitor> created(new lease_monitor);
+        if (latest.compare_exchange_strong(existing, created.get())) return *created.release();
     }
-    return *known;
+    return *existing;
 }
 
-bool lease_keeper::runs_this_thread() noexcept {
-    return is_keeper_thread;
+bool lease_monitor::runs_this_thread() noexcept {
+    return is_monitor_thread;
 }
 
-lease_keeper::lease_keeper() : process_(fork_generation()) {
-    errands_.reserve(errands_at_a_time);
+lease_monitor::lease_monitor() : process_(fork_generation()) {
+    due_actions_.reserve(max_due_actions);
 }
 
-void lease_keeper::ensure_started() {
+void lease_monitor::ensure_started() {
     const std::lock_guard guard(mutex_);
     if (started_) return;
     handlers_.ensure_started();
@@ -64,13 +64,13 @@ void lease_keeper::ensure_started() {
     started_ = true;
 }
 
-void lease_keeper::watch(lease_supervision& entry) noexcept {
+void lease_monitor::watch(lease_monitor_entry& entry) noexcept {
     const std::lock_guard guard(mutex_);
     plan(entry);
 }
 
-void lease_keeper::renew(lease_supervision& entry, milliseconds ttl,
-                         std::shared_ptr<const void> io_thread) noexcept {
+void lease_monitor::renew(lease_monitor_entry& entry, milliseconds ttl,
+                          std::shared_ptr<const void> io_thread) noexcept {
     const std::lock_guard guard(mutex_);
     if (entry.over) return;
     entry.renewal_ttl = ttl;
@@ -79,12 +79,12 @@ void lease_keeper::renew(lease_supervision& entry, milliseconds ttl,
     plan(entry);
 }
 
-void lease_keeper::deadline_moved(lease_supervision& entry) noexcept {
+void lease_monitor::deadline_moved(lease_monitor_entry& entry) noexcept {
     const std::lock_guard guard(mutex_);
     plan(entry);
 }
 
-void lease_keeper::renewal_ended(lease_supervision& entry, std::exception_ptr failure) noexcept {
+void lease_monitor::renewal_ended(lease_monitor_entry& entry, std::exception_ptr failure) noexcept {
     const std::lock_guard guard(mutex_);
     entry.renewal_under_way = false;
     if (failure) {
@@ -95,12 +95,12 @@ void lease_keeper::renewal_ended(lease_supervision& entry, std::exception_ptr fa
     plan(entry);
 }
 
-std::exception_ptr lease_keeper::renewal_failure_of(lease_supervision& entry) noexcept {
+std::exception_ptr lease_monitor::renewal_failure_of(lease_monitor_entry& entry) noexcept {
     const std::lock_guard guard(mutex_);
     return entry.renewal_failure;
 }
 
-void lease_keeper::lose(lease_supervision& entry, loss_reason reason) noexcept {
+void lease_monitor::report_loss(lease_monitor_entry& entry, loss_reason reason) noexcept {
     std::exception_ptr cause;
     std::shared_ptr<const void> io_thread;
     {
@@ -108,85 +108,85 @@ void lease_keeper::lose(lease_supervision& entry, loss_reason reason) noexcept {
         io_thread = end(entry);
         cause = entry.renewal_failure;
     }
-    announcer_.announce(entry, entry.lease.shared_from_this(), {reason, std::move(cause)});
+    notifier_.notify(entry, entry.lease.shared_from_this(), {reason, std::move(cause)});
 }
 
-void lease_keeper::forget(lease_supervision& entry) noexcept {
+void lease_monitor::forget(lease_monitor_entry& entry) noexcept {
     std::shared_ptr<const void> io_thread;
     {
         const std::lock_guard guard(mutex_);
         io_thread = end(entry);
     }
-    announcer_.close(entry);
+    notifier_.close(entry);
 }
 
 /// With the lock held. The caller destroys the result after it has released the lock.
-std::shared_ptr<const void> lease_keeper::end(lease_supervision& entry) noexcept {
+std::shared_ptr<const void> lease_monitor::end(lease_monitor_entry& entry) noexcept {
     entry.over = true;
     plan(entry);
     return std::exchange(entry.io_thread, nullptr);
 }
 
 /// Puts it where it belongs in the schedule. With the lock held.
-void lease_keeper::plan(lease_supervision& entry) noexcept {
+void lease_monitor::plan(lease_monitor_entry& entry) noexcept {
     if (entry.set_base_hook::is_linked()) schedule_.erase(schedule_.iterator_to(entry));
     if (entry.over) return;
     const auto now = lease_clock::now();
     const auto step = next_step_of(entry, now);
-    entry.due = step.what == renewal_step::kind::wait ? step.until : now;
+    entry.due = step.action == renewal_step::kind::wait ? step.until : now;
     schedule_.insert(entry);
     if (&*schedule_.begin() == &entry) changed_.notify_one();
 }
 
-void lease_keeper::run() {
-    is_keeper_thread = true;
+void lease_monitor::run() {
+    is_monitor_thread = true;
     std::unique_lock guard(mutex_);
     while (true) {
         const auto now = lease_clock::now();
-        collect_errands(now);
-        if (!errands_.empty()) {
-            const bool may_be_more = errands_.size() == errands_at_a_time;
+        collect_due(now);
+        if (!due_actions_.empty()) {
+            const bool may_be_more = due_actions_.size() == max_due_actions;
             guard.unlock();
-            do_errands();
-            if (may_be_more) std::this_thread::sleep_for(breather);
+            run_due();
+            if (may_be_more) std::this_thread::sleep_for(batch_pause);
             guard.lock();
         } else if (schedule_.empty()) {
             changed_.wait(guard);
         } else {
-            changed_.wait_for(guard, std::min<lease_clock::duration>(schedule_.begin()->due - now,
-                                                                     longest_sleep));
+            changed_.wait_for(
+                guard, std::min<lease_clock::duration>(schedule_.begin()->due - now, max_sleep));
         }
     }
 }
 
 /// With the lock held.
-void lease_keeper::collect_errands(lease_clock::time_point now) {
+void lease_monitor::collect_due(lease_clock::time_point now) {
     while (!schedule_.empty() && schedule_.begin()->due <= now &&
-           errands_.size() < errands_at_a_time) {
+           due_actions_.size() < max_due_actions) {
         auto& next = *schedule_.begin();
         schedule_.erase(schedule_.begin());
         const auto step = next_step_of(next, now);
-        if (step.what != renewal_step::kind::wait) {
+        if (step.action != renewal_step::kind::wait) {
             auto lease = next.lease.weak_from_this().lock();
             if (!lease) continue;  // its destructor waits for the mutex
-            errands_.push_back({std::move(lease), step.what, next.renewal_ttl});
+            due_actions_.push_back({std::move(lease), step.action, next.renewal_ttl});
         }
-        if (step.what == renewal_step::kind::give_up) continue;
-        if (step.what == renewal_step::kind::renew) next.renewal_under_way = true;
+        if (step.action == renewal_step::kind::give_up) continue;
+        if (step.action == renewal_step::kind::renew) next.renewal_under_way = true;
         next.due = step.until;
         schedule_.insert(next);
     }
 }
 
-void lease_keeper::do_errands() noexcept {
+void lease_monitor::run_due() noexcept {
     {
         const handler_threads::batch expired_together(handlers_);
-        for (const auto& each : errands_)
-            if (each.what == renewal_step::kind::give_up) each.lease->expire();
+        for (const auto& each : due_actions_)
+            if (each.action == renewal_step::kind::give_up) each.lease->expire();
     }
-    for (const auto& each : errands_)
-        if (each.what == renewal_step::kind::renew) each.lease->start_renewal(each.ttl);
-    errands_.clear();
+    for (const auto& each : due_actions_)
+        if (each.action == renewal_step::kind::renew) each.lease->start_renewal(each.ttl);
+    due_actions_.clear();
 }
 
 }  // namespace syncguard

@@ -1,4 +1,4 @@
-/// Looks after all leases of a process that are to be renewed, or whose loss is to be told.
+/// Renews leases and reports their loss: one monitor for each process.
 #pragma once
 
 #include "core/lease/lease_monitor_entry.hpp"
@@ -21,75 +21,78 @@ namespace syncguard {
 /// If it drops the last reference to a lease or a store, another thread destroys that object.
 ///
 /// Thread safety: all members may be called concurrently, in the process that a lease belongs to.
-class lease_keeper {
+class lease_monitor {
   public:
     /// Made when it is first needed, never destroyed. A forked child gets one of its own: its
     /// parent's has no thread there, and perhaps a mutex that is locked for ever.
-    [[nodiscard]] static lease_keeper& of_this_process();
+    [[nodiscard]] static lease_monitor& instance();
 
-    lease_keeper(const lease_keeper&) = delete;
-    lease_keeper& operator=(const lease_keeper&) = delete;
+    lease_monitor(const lease_monitor&) = delete;
+    lease_monitor& operator=(const lease_monitor&) = delete;
 
     /// Before a lease is given to it. Throws `std::system_error` if there are no threads to be had.
     void ensure_started();
 
     /// From now on the end of the lease is watched for.
-    void watch(lease_supervision& entry) noexcept;
+    void watch(lease_monitor_entry& entry) noexcept;
 
     /// Renews the lease from now on, as well. `io_thread` is kept until the lease is over.
-    void renew(lease_supervision& entry, milliseconds ttl,
+    void renew(lease_monitor_entry& entry, milliseconds ttl,
                std::shared_ptr<const void> io_thread) noexcept;
 
     /// Something has extended the lease.
-    void deadline_moved(lease_supervision& entry) noexcept;
+    void deadline_moved(lease_monitor_entry& entry) noexcept;
 
     /// `failure` is null if the store has answered.
-    void renewal_ended(lease_supervision& entry, std::exception_ptr failure) noexcept;
+    void renewal_ended(lease_monitor_entry& entry, std::exception_ptr failure) noexcept;
 
-    [[nodiscard]] std::exception_ptr renewal_failure_of(lease_supervision& entry) noexcept;
+    [[nodiscard]] std::exception_ptr renewal_failure_of(lease_monitor_entry& entry) noexcept;
 
-    /// The lease is lost: has that told.
-    void lose(lease_supervision& entry, loss_reason reason) noexcept;
+    /// The lease is lost: has that reported.
+    void report_loss(lease_monitor_entry& entry, loss_reason reason) noexcept;
 
     /// The lease is about to be given up: from now on nothing is done for it.
-    void forget(lease_supervision& entry) noexcept;
+    void forget(lease_monitor_entry& entry) noexcept;
 
-    [[nodiscard]] loss_announcer& announcer() noexcept { return announcer_; }
+    [[nodiscard]] loss_notifier& notifier() noexcept { return notifier_; }
     [[nodiscard]] handler_threads& handlers() noexcept { return handlers_; }
 
-    /// Whether the calling thread is that of a keeper.
+    /// Whether the calling thread is that of a monitor.
     [[nodiscard]] static bool runs_this_thread() noexcept;
 
   private:
     struct due_of {
         using type = lease_clock::time_point;
-        const type& operator()(const lease_supervision& what) const noexcept { return what.due; }
+        const type& operator()(const lease_monitor_entry& entry) const noexcept {
+            return entry.due;
+        }
     };
 
-    /// A lease that something has to be done for, out of the mutex.
-    struct errand {
+    /// An action that is due for a lease. It runs without the mutex.
+    struct due_action {
         std::shared_ptr<detail::lease_core> lease;
-        renewal_step::kind what;
+        renewal_step::kind action;
         milliseconds ttl;
     };
 
-    lease_keeper();
+    lease_monitor();
     void run();
-    void plan(lease_supervision& entry) noexcept;
-    [[nodiscard]] std::shared_ptr<const void> end(lease_supervision& entry) noexcept;
-    void collect_errands(lease_clock::time_point now);
-    void do_errands() noexcept;
+    void plan(lease_monitor_entry& entry) noexcept;
+    [[nodiscard]] std::shared_ptr<const void> end(lease_monitor_entry& entry) noexcept;
+    void collect_due(lease_clock::time_point now);
+    void run_due() noexcept;
 
     const std::uint32_t process_;
     handler_threads handlers_;
-    loss_announcer announcer_{handlers_};
+    loss_notifier notifier_{handlers_};
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    boost::intrusive::multiset<lease_supervision, boost::intrusive::key_of_value<due_of>> schedule_;
+    boost::intrusive::multiset<lease_monitor_entry, boost::intrusive::key_of_value<due_of>>
+        schedule_;
     bool started_ = false;
 
-    std::vector<errand> errands_;  ///< Touched by the thread alone.
+    std::vector<due_action> due_actions_;  ///< Touched by the thread alone.
 };
 
 }  // namespace syncguard

@@ -1,4 +1,4 @@
-/// What is known of a lease that is renewed or whose loss is to be told. Most leases have none.
+/// State of a lease that is renewed or whose loss is reported. Most leases have none.
 #pragma once
 
 #include "util/handler_threads.hpp"
@@ -24,15 +24,15 @@ class lease_core;
 
 /// All memory that a renewal's schedule and the announcement of a loss need is in here: neither can
 /// fail for want of it.
-struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task {
-    explicit lease_supervision(detail::lease_core& whose) noexcept : lease(whose) {}
+struct lease_monitor_entry final : boost::intrusive::set_base_hook<>, handler_task {
+    explicit lease_monitor_entry(detail::lease_core& monitored) noexcept : lease(monitored) {}
 
-    /// Announces the loss, or destroys what a destroyed lease has left behind.
+    /// Announces the loss, or destroys the detached members of a lease.
     void run() noexcept override;
 
     detail::lease_core& lease;  ///< Owns this.
 
-    // Guarded by the keeper.
+    // Guarded by the monitor.
     lease_clock::time_point due{};
     milliseconds renewal_ttl{0};  ///< Zero: it is only watched.
     /// Keeps the store's I/O independent of callers while the lease is renewed.
@@ -42,22 +42,22 @@ struct lease_supervision final : boost::intrusive::set_base_hook<>, handler_task
     bool renewal_under_way = false;
     bool over = false;  ///< Released, detached or lost.
 
-    // Guarded by the announcer.
+    // Guarded by the notifier.
     std::optional<loss> lost;
-    std::shared_ptr<detail::lease_core> kept_until_told;
-    std::stop_source stop{std::nostopstate};  ///< Made when somebody asks for it.
+    std::shared_ptr<detail::lease_core> kept_until_notified;
+    std::stop_source stop{std::nostopstate};  ///< Created by the first call of `stop_token`.
     loss_handler handler;
-    std::thread::id teller;       ///< The thread that announces the loss now.
-    bool handler_is_due = false;  ///< Stop was requested: the handler is called in any case.
-    bool closed = false;          ///< Nothing more is announced.
+    std::thread::id notifying_thread;  ///< The thread that announces the loss now.
+    bool handler_is_due = false;       ///< Stop was requested: the handler is called in any case.
+    bool closed = false;               ///< Nothing more is announced.
 
-    /// Members of a lease that was destroyed on the keeper's thread. Their destructors may block,
+    /// Members of a lease that was destroyed on the monitor's thread. Their destructors may block,
     /// so another thread runs them.
-    struct remains {
+    struct detached_members {
         std::shared_ptr<const detail::backend_core> backend;
         release_error_handler on_release_error;
     };
-    std::optional<remains> left_behind;
+    std::optional<detached_members> to_destroy;
 };
 
 }  // namespace syncguard

@@ -18,13 +18,13 @@ class pending_release::registry {
   public:
     /// A forked child has its own registry: the parent's releases are not under way in the child,
     /// and the mutex of the parent's registry may be locked for ever.
-    static registry& of_this_process() {
+    static registry& instance() {
         auto* current = latest_.load(std::memory_order_acquire);
         while (current == nullptr || current->process_ != fork_generation()) {
             auto created = std::make_unique<registry>();
             if (!latest_.compare_exchange_strong(current, created.get())) continue;
             // Registering the function more than once does no harm.
-            (void)std::atexit([] { of_this_process().wait_for_none(); });
+            (void)std::atexit([] { instance().wait_for_none(); });
             return *created.release();
         }
         return *current;
@@ -44,11 +44,11 @@ class pending_release::registry {
   private:
     void wait_for_none() {
         std::unique_lock guard(mutex_);
-        none_left_.wait_for(guard, patience_at_exit, [&] { return count_ == 0; });
+        none_left_.wait_for(guard, max_wait_at_exit, [&] { return count_ == 0; });
     }
 
     /// The same limit as for the end of a networked engine.
-    static constexpr std::chrono::seconds patience_at_exit{1};
+    static constexpr std::chrono::seconds max_wait_at_exit{1};
     static inline std::atomic<registry*> latest_{nullptr};
 
     const std::uint32_t process_ = fork_generation();
@@ -57,7 +57,7 @@ class pending_release::registry {
     std::size_t count_ = 0;
 };
 
-pending_release::pending_release() : registry_(registry::of_this_process()) {
+pending_release::pending_release() : registry_(registry::instance()) {
     registry_.add();
 }
 

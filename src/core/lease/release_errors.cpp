@@ -29,8 +29,8 @@ void print_by_default(const lock_error& failure, const release_error_context& co
 lock_error as_lock_error(const std::exception_ptr& failure) {
     try {
         std::rethrow_exception(failure);
-    } catch (const lock_error& known) {
-        return known;
+    } catch (const lock_error& error) {
+        return error;
     } catch (const std::exception& other) {
         return {error_code::internal, other.what(), {}, failure};
     } catch (...) {

@@ -18,7 +18,7 @@ namespace syncguard {
 /// another.
 [[nodiscard]] milliseconds renewal_timeout(milliseconds span) noexcept;
 
-/// What is known of a lease that somebody looks after.
+/// State of a monitored lease.
 struct renewal_plan {
     lease_clock::time_point renewed_at;
     lease_clock::time_point deadline;
@@ -29,7 +29,7 @@ struct renewal_plan {
 };
 
 struct renewal_step {
-    enum class kind { wait, renew, give_up } what{};
+    enum class kind { wait, renew, give_up } action{};
     /// When to look again, if nothing happens until then.
     lease_clock::time_point until;
 };

@@ -1,4 +1,4 @@
--- How to read what is stored under a lock's key, whoever wrote it.
+-- How to read what is stored under a lock's key, by this client or a peer.
 
 local function is_live(expires_at_ms)
   return expires_at_ms > now_ms - tolerance_ms
@@ -12,7 +12,7 @@ local function has_own_layout(stored)
       and sub(stored, -27, -18) == ',"fence":"' and sub(stored, -2) == '"}'
 end
 
--- A value that is no lock belongs to somebody else: it is an error, so that nothing overwrites it.
+-- A value that is no lock belongs to another program: it is an error, so that nothing overwrites it.
 local function decoded_lock(stored)
   local is_json, lock = pcall(cjson.decode, stored)
   if is_json and type(lock) == 'table' and type(lock.lockId) == 'string'

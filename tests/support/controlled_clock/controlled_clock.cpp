@@ -48,9 +48,9 @@ std::vector<std::string> controlled_clock::environment() const {
             std::string("LD_PRELOAD=") + SYNCGUARD_PRELOADED_CLOCK};
 }
 
-void controlled_clock::advance(milliseconds by) {
+void controlled_clock::advance(milliseconds step) {
     auto& moved = page_->frozen_at != 0 ? page_->frozen_at : page_->offset;
-    moved += microseconds(by).count();
+    moved += microseconds(step).count();
 }
 
 void controlled_clock::set_offset(milliseconds ahead_of_host) {

@@ -26,7 +26,7 @@ class controlled_clock {
     [[nodiscard]] bool is_frozen() const { return page_->frozen_at != 0; }
 
     /// Steps the clock, forward or backward, frozen or running.
-    void advance(std::chrono::milliseconds by);
+    void advance(std::chrono::milliseconds step);
     /// Lets it run from now on, that much ahead of the host's clock.
     void set_offset(std::chrono::milliseconds ahead_of_host);
 

@@ -33,8 +33,8 @@ const clock_page* map_page() {
 }
 
 /// The system call itself: the C library's function of this name is ours.
-int host_time(clockid_t which, timespec* to) {
-    return static_cast<int>(::syscall(SYS_clock_gettime, which, to));
+int host_time(clockid_t clock, timespec* to) {
+    return static_cast<int>(::syscall(SYS_clock_gettime, clock, to));
 }
 
 std::int64_t controlled_time_us() {
@@ -49,8 +49,8 @@ std::int64_t controlled_time_us() {
 
 extern "C" {
 
-int clock_gettime(clockid_t which, timespec* to) noexcept {
-    if (which != CLOCK_REALTIME && which != CLOCK_REALTIME_COARSE) return host_time(which, to);
+int clock_gettime(clockid_t clock, timespec* to) noexcept {
+    if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE) return host_time(clock, to);
     const auto now = controlled_time_us();
     to->tv_sec = now / us_per_s;
     to->tv_nsec = now % us_per_s * 1000;
