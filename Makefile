@@ -3,7 +3,7 @@
 #   make run     two processes and one lock, on the embedded store
 #   make test    build, and run every test
 #   make bench   measure, and check the figures against their bars
-#   make lint    format and clang-tidy
+#   make lint    format, names and clang-tidy
 #   make asan    tests under AddressSanitizer and UBSan, those of LABELS or most of them
 #   make tsan    tests under ThreadSanitizer, likewise
 #   make fuzz    every fuzzer for FUZZ_SECONDS (30), with the same sanitizers as asan
