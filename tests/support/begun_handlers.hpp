@@ -8,7 +8,7 @@
 
 namespace syncguard::test {
 
-/// Returns when all handlers that were due before have begun: the threads take them in order.
+/// Returns when all handlers that were queued before have begun: the threads take them in order.
 inline void await_begun_handlers() {
     const auto begun = std::make_shared<std::promise<void>>();
     lease_monitor::instance().handlers().post([begun] { begun->set_value(); });

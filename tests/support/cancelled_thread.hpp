@@ -9,13 +9,13 @@
 namespace syncguard::test {
 
 /// Calls `function` on a thread whose cancellation is pending, and waits until the thread has
-/// ended. Returns whether the call returned, rather than being ended by the cancellation.
+/// ended. Returns whether `function` returned, which it does not if the cancellation ends it.
 template <class Function>
 [[nodiscard]] bool returns_on_cancelled_thread(Function function) {
     std::atomic<bool> is_cancelled{false};
     std::atomic<bool> has_returned{false};
     std::thread calling([&] {
-        // This is no cancellation point.
+        // The loop has no cancellation point.
         while (!is_cancelled)
             std::this_thread::yield();
         function();

@@ -35,7 +35,7 @@ using owned_certificate = std::unique_ptr<X509, freed_by<X509_free>>;
 using owned_extension = std::unique_ptr<X509_EXTENSION, freed_by<X509_EXTENSION_free>>;
 using owned_file = std::unique_ptr<BIO, freed_by<BIO_free>>;
 
-/// For results of OpenSSL, where null, zero and less mean failure.
+/// Throws if the result of an OpenSSL function is null, zero or negative: these mean failure.
 template <class Result>
 Result checked(Result result, const char* action) {
     bool succeeded = false;
@@ -59,12 +59,12 @@ struct issued {
 
 struct request {
     const char* common_name;
-    /// In the notation of OpenSSL's configuration, such as "DNS:localhost"; null for none.
+    /// In the notation of OpenSSL's configuration, such as "DNS:localhost"; null if there are none.
     const char* alternative_names = nullptr;
     const char* basic_constraints = "critical,CA:FALSE";
     const char* key_usage = "critical,digitalSignature";
     const char* extended_key_usage = nullptr;
-    /// From now.
+    /// Both relative to now.
     seconds begin = -1h;
     seconds end = 23h;
 };
@@ -86,7 +86,7 @@ void extend(const request& wanted, X509* certificate, X509* issuer) {
     add(NID_authority_key_identifier, "keyid:always");
 }
 
-/// Signs by itself without an issuer.
+/// Self-signed if there is no issuer.
 issued issue(const request& wanted, const issued* issuer = nullptr) {
     issued cert{.key = owned_key(checked(EVP_EC_gen("P-256"), "make a key")),
                 .certificate = owned_certificate(checked(X509_new(), "make a certificate"))};

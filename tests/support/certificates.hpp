@@ -1,4 +1,5 @@
-/// Certificates for tests of TLS, made afresh: good ones, and one for each way to be bad.
+/// Newly made certificates for tests of TLS: valid ones, and one for each kind of invalid
+/// certificate.
 #pragma once
 
 #include "support/temporary_folder.hpp"
@@ -13,23 +14,23 @@ struct certificate_files {
     std::filesystem::path key;
 };
 
-/// Valid for a day since an hour ago, if nothing else is said. Servers are "localhost" and
-/// 127.0.0.1, if nothing else is said.
+/// Unless stated otherwise, certificates are valid from an hour ago for a day, and server
+/// certificates are for "localhost" and 127.0.0.1.
 class certificates {
   public:
-    /// Makes all of them, in a folder of its own.
+    /// Makes all certificates, in a new folder.
     certificates();
 
-    /// Whom clients and servers trust.
+    /// The CA that clients and servers trust.
     [[nodiscard]] std::filesystem::path ca() const { return authority_.certificate; }
     [[nodiscard]] const certificate_files& server() const noexcept { return server_; }
-    /// Ended an hour ago.
+    /// Expired an hour ago.
     [[nodiscard]] const certificate_files& expired_server() const noexcept { return expired_; }
     /// For "elsewhere.example" only.
     [[nodiscard]] const certificate_files& other_host() const noexcept { return other_host_; }
-    /// Signed by itself and not by the CA.
+    /// Not signed by the CA.
     [[nodiscard]] const certificate_files& self_signed() const noexcept { return self_signed_; }
-    /// For the user of a server that asks for one.
+    /// For the client of a server that requests client certificates.
     [[nodiscard]] const certificate_files& client() const noexcept { return client_; }
 
   private:

@@ -14,7 +14,8 @@
 namespace syncguard::test {
 namespace {
 
-/// What a TLS client that trusts the CA, and expects `host`, gets from a server with a certificate.
+/// The result of a TLS handshake between a client that trusts the CA and expects `host`, and a
+/// server with a certificate.
 struct meeting {
     long verification = X509_V_ERR_UNSPECIFIED;
     std::string answer;
@@ -53,7 +54,8 @@ meeting meet(const client_context& client, std::uint16_t port, const char* host)
 
 class certificates_test : public testing::Test {
   protected:
-    // OpenSSL's writes to a connection that the server has closed would end the test.
+    // If the server has closed the connection, a write by OpenSSL raises SIGPIPE, which would end
+    // the test.
     void SetUp() override { std::signal(SIGPIPE, SIG_IGN); }
 
     [[nodiscard]] redis_server_options with(const certificate_files& own,
@@ -72,7 +74,7 @@ class certificates_test : public testing::Test {
     client_context client_{files_};
 };
 
-TEST_F(certificates_test, the_servers_own_is_trusted_by_name_and_by_address) {
+TEST_F(certificates_test, the_server_certificate_is_trusted_by_name_and_by_address) {
     const redis_server server(with(files_.server()));
     for (const char* host : {"localhost", "127.0.0.1"}) {
         const auto result = meet(client_, server.tls_port(), host);
@@ -81,13 +83,14 @@ TEST_F(certificates_test, the_servers_own_is_trusted_by_name_and_by_address) {
     }
 }
 
-TEST_F(certificates_test, the_bad_ones_are_bad_in_one_way_each) {
+TEST_F(certificates_test, each_invalid_certificate_has_one_fault) {
     EXPECT_EQ(verdict_on(files_.expired_server()), X509_V_ERR_CERT_HAS_EXPIRED);
     EXPECT_EQ(verdict_on(files_.other_host()), X509_V_ERR_HOSTNAME_MISMATCH);
     EXPECT_EQ(verdict_on(files_.self_signed()), X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT);
 }
 
-TEST_F(certificates_test, a_server_that_asks_for_the_clients_accepts_a_client_that_shows_it) {
+TEST_F(certificates_test,
+       a_server_that_requests_a_client_certificate_accepts_a_client_that_sends_it) {
     const redis_server server(with(files_.server(), true));
     EXPECT_EQ(meet(client_, server.tls_port(), "localhost").answer, "");
     client_.show(files_.client());

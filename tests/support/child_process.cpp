@@ -21,7 +21,7 @@ child_process::child_process(const std::function<int()>& body) : pid_(::fork()) 
     } catch (const std::exception& failure) {
         std::fprintf(stderr, "child process: %s\n", failure.what());
     }
-    // The parent's objects are not the child's to destroy.
+    // No exit handlers: they would destroy the parent's objects.
     ::_exit(code);
 }
 

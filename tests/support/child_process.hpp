@@ -1,4 +1,4 @@
-/// A real second process, for what threads cannot show.
+/// A second process, for tests that need more than threads.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ class child_process {
     ~child_process();
 
     void kill(int signal) const;
-    /// Returns when it has stopped; SIGCONT lets it go on.
+    /// Stops the child, and returns when it has stopped. SIGCONT continues it.
     void stop() const;
     /// The exit code, or 128 + the signal that ended it.
     int wait();

@@ -16,7 +16,7 @@ auto host_time() {
     return std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
 }
 
-TEST(controlled_clock_test, it_begins_frozen_at_the_time_of_the_host) {
+TEST(controlled_clock_test, starts_frozen_at_the_time_of_the_host) {
     const auto before = host_time();
     const redis_server server({.controlled_clock = true});
     const auto after = host_time();
@@ -25,7 +25,7 @@ TEST(controlled_clock_test, it_begins_frozen_at_the_time_of_the_host) {
     EXPECT_LE(frozen, after);
     ASSERT_TRUE(eventually([&] { return host_time() > after + 20ms; }));
     EXPECT_EQ(server.now(), frozen);
-    // Whole milliseconds, so that what is rounded is not off by one.
+    // Whole milliseconds, so that rounded times are not off by one.
     EXPECT_EQ(std::stoll(server.command({"TIME"}).list.at(1).text) % 1000, 0);
 }
 
@@ -40,7 +40,7 @@ TEST(controlled_clock_test, a_step_is_seen_at_once_and_survives_a_restart) {
     EXPECT_EQ(server.now(), begin - 1min);
 }
 
-TEST(controlled_clock_test, redis_keeps_a_value_at_its_end_and_not_a_millisecond_longer) {
+TEST(controlled_clock_test, redis_keeps_a_value_until_its_last_millisecond) {
     redis_server server({.controlled_clock = true});
     server.command({"SET", "k", "v", "PX", "10000"});
     server.advance(10s);
@@ -58,19 +58,19 @@ TEST(controlled_clock_test, a_script_sees_the_same_time) {
               server.now().time_since_epoch().count());
 }
 
-TEST(controlled_clock_test, a_frozen_server_serves_and_removes_what_has_expired) {
+TEST(controlled_clock_test, a_frozen_server_answers_and_removes_expired_values) {
     redis_server server({.controlled_clock = true});
     for (int i = 0; i < 1000; ++i)
         server.command({"SET", "brief:" + std::to_string(i), "v", "PX", "1000"});
     server.command({"SET", "endless", "v"});
     EXPECT_EQ(server.command({"DBSIZE"}).integer, 1001);
     server.advance(1001ms);
-    // Nobody reads these: it is the server's own cleaning that finds them.
+    // No client reads these keys: the server's own expiry cycle removes them.
     EXPECT_TRUE(eventually([&] { return server.command({"DBSIZE"}).integer == 1; }));
     EXPECT_EQ(server.command({"GET", "endless"}).text, "v");
 }
 
-TEST(controlled_clock_test, a_running_clock_steps_and_runs_on) {
+TEST(controlled_clock_test, a_running_clock_continues_after_a_step) {
     redis_server server({.controlled_clock = true});
     server.set_offset(1h);
     const auto ahead = [&] {
@@ -87,7 +87,7 @@ TEST(controlled_clock_test, a_running_clock_steps_and_runs_on) {
     EXPECT_TRUE(eventually([&] { return server.command({"GET", "k"}).is_null; }));
 }
 
-TEST(controlled_clock_test, a_server_without_one_lives_by_the_host_clock) {
+TEST(controlled_clock_test, a_server_without_a_controlled_clock_uses_the_host_clock) {
     redis_server server;
     const auto before = host_time();
     const auto now = server.now();

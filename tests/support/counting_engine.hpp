@@ -1,4 +1,4 @@
-/// An engine that counts what reaches the one behind it.
+/// Decorator that counts the requests to another engine.
 #pragma once
 
 #include <syncguard/engine.hpp>

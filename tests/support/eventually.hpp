@@ -1,4 +1,4 @@
-/// Waiting for something to become true, instead of sleeping and hoping.
+/// Waits until a condition is true, instead of sleeping for a fixed time.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 
 namespace syncguard::test {
 
-/// Asks `condition` again and again until it is true; false if that takes longer than `patience`.
+/// Polls `condition` until it is true; returns false if that takes longer than `patience`.
 [[nodiscard]] bool eventually(const std::function<bool()>& condition,
                               std::chrono::milliseconds patience = std::chrono::seconds(20));
 

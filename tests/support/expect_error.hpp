@@ -1,4 +1,4 @@
-/// Asserting that something fails with a certain code.
+/// Asserts that an action fails with a given error code.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -10,7 +10,8 @@
 
 namespace syncguard::test {
 
-/// The `lock_error` that `action` throws; fails the test if it throws none, or with another code.
+/// Returns the `lock_error` that `action` throws. Fails the test if it throws none, or one with
+/// another code.
 inline std::optional<lock_error> expect_error(error_code code,
                                               const std::function<void()>& action) {
     try {

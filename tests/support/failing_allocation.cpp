@@ -21,7 +21,7 @@ void* allocate(std::size_t size) {
 }  // namespace
 }  // namespace syncguard::test
 
-// Not inlined: the compiler would see memory of `new` go to `free` and object.
+// Not inlined: otherwise the compiler sees memory of `new` passed to `free`, and warns.
 [[gnu::noinline]] void* operator new(std::size_t size) {
     return syncguard::test::allocate(size);
 }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array both_ways = {direction::to_server, direction::to_client};
 
-/// More is left in the system's buffers, so that a slow receiver holds up its sender.
+/// The proxy reads no more than this in advance, so that a slow receiver blocks its sender.
 constexpr std::size_t most_held_back = 256 * 1024;
 
 bool would_block() {
@@ -49,7 +49,7 @@ void reset_on_close(int socket) {
     ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-/// A peer that has reset the connection acknowledges nothing any more.
+/// Whether the peer has reset the connection, after which it acknowledges nothing.
 bool is_gone(int socket) {
     pollfd state{.fd = socket, .events = 0, .revents = 0};
     return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLHUP | POLLERR)) != 0;
@@ -57,7 +57,7 @@ bool is_gone(int socket) {
 
 void prepare_to_close(int socket, closing mode) {
     if (mode == closing::reset) {
-        // A reset takes back what the peer's system has not acknowledged yet.
+        // A reset discards data that the peer's system has not acknowledged yet.
         (void)eventually(
             [socket] {
                 int unacknowledged = 0;
@@ -77,7 +77,7 @@ void prepare_to_close(int socket, closing mode) {
 
 }  // namespace
 
-/// One way of a connection: what was read and not yet forwarded.
+/// One direction of a connection: bytes read and not yet forwarded.
 struct fault_proxy::flow {
     struct piece {
         std::string bytes;
@@ -217,7 +217,7 @@ void fault_proxy::change(Change apply) {
     (void)::eventfd_write(wake_.get(), 1);
 }
 
-/// Everything is tried without waiting in each round, so that it does not matter what woke it.
+/// Each round tries every accept, read and write without blocking, whatever woke the thread.
 void fault_proxy::run() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {

@@ -1,4 +1,4 @@
-/// A TCP proxy on 127.0.0.1 that breaks what passes through it, as a test says.
+/// A TCP proxy on 127.0.0.1 that injects faults chosen by a test.
 #pragma once
 
 #include "support/owned_fd.hpp"
@@ -18,23 +18,23 @@
 
 namespace syncguard::test {
 
-/// Which way bytes go.
+/// The direction of bytes.
 enum class direction { to_server, to_client };
 
 /// How a connection ends for both of its sides.
 enum class closing {
-    /// With FIN: the peer reads what was forwarded, then the end of the stream.
+    /// With FIN: the peer reads the forwarded bytes, then the end of the stream.
     orderly,
-    /// With RST: the peer reads what was forwarded, then "connection reset".
+    /// With RST: the peer reads the forwarded bytes, then "connection reset".
     reset,
 };
 
-/// Forwards every connection to a port of 127.0.0.1, faithfully until told otherwise: order is
-/// kept, the end of a stream is passed on, and so is a reset. If the target refuses a connection,
-/// the client's is reset.
+/// Forwards every connection to a port of 127.0.0.1, unchanged unless a fault is set: in order,
+/// with the end of a stream and with a reset. If the target refuses a connection, the proxy resets
+/// the client's.
 ///
-/// All members may be called from any thread at any time. Faults hold for the connections there are
-/// and for new ones, until changed; each takes effect before its call returns.
+/// All members may be called from any thread at any time. Faults apply to existing and new
+/// connections until changed; each takes effect before its call returns.
 class fault_proxy {
   public:
     explicit fault_proxy(std::uint16_t target_port);
@@ -44,40 +44,40 @@ class fault_proxy {
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
-    /// Holds back what arrives from now on for that long. 0 ends it; what is held back already
-    /// keeps its time.
+    /// Delays bytes that arrive from now on by this time. 0 ends the delay; bytes that are already
+    /// delayed keep their time.
     void delay(direction way, std::chrono::milliseconds time);
 
-    /// Forwards nothing and reads nothing: senders are held up when the system's buffers are full.
-    /// Nothing is lost; `resume` lets it go on. The end of a stream is held back too.
+    /// Forwards nothing and reads nothing: senders block when the system's buffers are full.
+    /// Nothing is lost; `resume` continues. The end of a stream is held back too.
     void stall(direction way);
     void resume(direction way);
 
-    /// Reads and drops what arrives, without a sign to the sender. The end of a stream still
-    /// passes.
+    /// Reads and drops bytes; the sender does not notice. The end of a stream is still forwarded.
     void discard(direction way, bool on = true);
 
-    /// Cuts the connection that forwards the `bytes`th byte from now on, right after that byte;
-    /// 0 means before the next byte. Bytes are counted over all connections. What is on its way in
-    /// the other direction is lost. Happens once; a new call replaces the former.
+    /// Cuts the connection that forwards the `bytes`th byte from now on, right after that byte; 0
+    /// means before the next byte. Bytes are counted over all connections. Bytes on their way in
+    /// the other direction are lost. Cuts one connection only; a new call replaces the previous
+    /// one.
     void arm_cut(direction way, std::uint64_t bytes, closing mode = closing::orderly);
     void disarm_cut();
 
-    /// Forwards one byte with each system call, and waits between two of them. Without a pause
-    /// the receiver may find several bytes together.
+    /// Forwards one byte with each system call, and waits between calls. Without a pause the
+    /// receiver may read several bytes at once.
     void slice(direction way, bool on = true,
                std::chrono::microseconds pause = std::chrono::microseconds(0));
 
     /// Forwards new connections to another port. Existing connections are not changed.
     void retarget(std::uint16_t port);
 
-    /// Accepts new connections and closes them at once. Those that exist go on.
+    /// Accepts new connections and closes them at once. Existing connections are not changed.
     void refuse_connections(bool on = true);
 
-    /// Cuts all connections there are.
+    /// Cuts all existing connections.
     void drop_all(closing mode = closing::orderly);
 
-    /// Connections accepted so far, without those refused.
+    /// Connections accepted so far, without refused ones.
     [[nodiscard]] std::uint64_t connections() const;
     [[nodiscard]] std::uint64_t refused() const;
     /// Connections that are open now.
@@ -86,7 +86,7 @@ class fault_proxy {
     [[nodiscard]] std::uint64_t forwarded(direction way) const;
     /// Bytes dropped by `discard` so far.
     [[nodiscard]] std::uint64_t discarded(direction way) const;
-    /// How often `arm_cut` has struck.
+    /// Connections cut by `arm_cut` so far.
     [[nodiscard]] std::uint64_t cuts() const;
 
   private:
@@ -117,7 +117,7 @@ class fault_proxy {
     void run();
     void wait_for_work(std::unique_lock<std::mutex>& lock);
     void accept_all();
-    /// These return how the connection must end, if it must.
+    /// `pump`, `read` and `write` return how to close the connection, if it must be closed.
     [[nodiscard]] std::optional<closing> pump(connection& conn);
     [[nodiscard]] std::optional<closing> read(connection& conn, direction way);
     [[nodiscard]] std::optional<closing> write(connection& conn, direction way);

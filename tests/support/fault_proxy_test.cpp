@@ -16,12 +16,12 @@ namespace {
 using namespace std::chrono_literals;
 using enum direction;
 
-/// How long a reply is awaited that must not come.
+/// How long a test waits for a reply that must not come.
 constexpr auto a_moment = 50ms;
 
 class fault_proxy_test : public testing::Test {
   protected:
-    /// A connection through the proxy, which has got its first answer.
+    /// A connection through the proxy that has received its first answer.
     [[nodiscard]] redis_connection connect(std::chrono::milliseconds timeout = 20s) const {
         redis_connection through_proxy(proxy_.port(), timeout);
         EXPECT_EQ(through_proxy.command({"PING"}).text, "PONG");
@@ -35,7 +35,7 @@ class fault_proxy_test : public testing::Test {
     fault_proxy proxy_{server_.port()};
 };
 
-/// What is read from the proxy until the connection ends, and the error that ends it (0: none).
+/// The bytes read from the proxy until the connection ends, and the error that ends it (0: none).
 struct remains {
     std::string bytes;
     int error = 0;
@@ -57,7 +57,7 @@ void send_text(int socket, std::string_view text) {
               static_cast<ssize_t>(text.size()));
 }
 
-TEST_F(fault_proxy_test, left_alone_it_forwards_everything_and_counts_it) {
+TEST_F(fault_proxy_test, without_faults_it_forwards_and_counts_everything) {
     auto client = connect();
     const std::string large(1'000'000, 'x');
     EXPECT_EQ(client.command({"SET", "k", large}).text, "OK");
@@ -98,7 +98,7 @@ TEST_F(fault_proxy_test, a_stalled_request_does_not_reach_the_server) {
     EXPECT_EQ(client.receive().text, "OK");
 }
 
-TEST_F(fault_proxy_test, a_discarded_answer_never_comes_though_the_command_was_carried_out) {
+TEST_F(fault_proxy_test, a_discarded_answer_never_comes_although_the_command_was_executed) {
     auto client = connect(a_moment);
     proxy_.discard(to_client);
     client.send({"SET", "k", "v"});
@@ -123,7 +123,7 @@ TEST_F(fault_proxy_test, a_cut_comes_after_exactly_the_given_bytes) {
     EXPECT_TRUE(eventually([&] { return proxy_.open_connections() == 0; }));
 }
 
-TEST_F(fault_proxy_test, a_request_that_was_cut_is_not_carried_out_and_a_whole_one_is) {
+TEST_F(fault_proxy_test, a_cut_request_is_not_executed_and_a_complete_one_is) {
     const std::string request = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
     const auto cut_after = [&](std::uint64_t bytes) {
         const owned_fd client = connect_to_loopback(proxy_.port());
@@ -132,7 +132,7 @@ TEST_F(fault_proxy_test, a_request_that_was_cut_is_not_carried_out_and_a_whole_o
         EXPECT_EQ(read_to_the_end(client.get()).bytes, "");
     };
     cut_after(request.size() - 1);
-    // Only the connection that asks: the server has seen the end of the other.
+    // Only the connection of this command is left: the server has seen the end of the other.
     ASSERT_TRUE(eventually([&] {
         return std::ranges::count(server_.command({"CLIENT", "LIST"}).text, '\n') == 1;
     }));
@@ -141,7 +141,7 @@ TEST_F(fault_proxy_test, a_request_that_was_cut_is_not_carried_out_and_a_whole_o
     EXPECT_TRUE(eventually([&] { return stored("k"); }));
 }
 
-TEST_F(fault_proxy_test, a_cut_strikes_one_connection_once) {
+TEST_F(fault_proxy_test, a_cut_ends_one_connection_once) {
     auto one = connect();
     auto other = connect();
     proxy_.arm_cut(to_client, 7);
@@ -153,7 +153,7 @@ TEST_F(fault_proxy_test, a_cut_strikes_one_connection_once) {
     EXPECT_EQ(other.command({"PING"}).text, "PONG");
 }
 
-TEST_F(fault_proxy_test, sliced_answers_are_whole_in_the_end) {
+TEST_F(fault_proxy_test, sliced_answers_arrive_complete) {
     auto client = connect();
     const std::string text(300, 'x');
     client.command({"SET", "k", text});
@@ -164,7 +164,7 @@ TEST_F(fault_proxy_test, sliced_answers_are_whole_in_the_end) {
     EXPECT_GE(std::chrono::steady_clock::now() - begin, 300 * 50us);
 }
 
-TEST_F(fault_proxy_test, refused_connections_are_closed_while_others_go_on) {
+TEST_F(fault_proxy_test, refused_connections_are_closed_and_existing_ones_are_kept) {
     auto client = connect();
     proxy_.refuse_connections();
     const owned_fd refused = connect_to_loopback(proxy_.port());
@@ -175,7 +175,7 @@ TEST_F(fault_proxy_test, refused_connections_are_closed_while_others_go_on) {
     EXPECT_EQ(connect().command({"PING"}).text, "PONG");
 }
 
-TEST_F(fault_proxy_test, dropping_all_cuts_what_is_there_and_nothing_that_comes_later) {
+TEST_F(fault_proxy_test, dropping_all_cuts_existing_connections_and_no_later_ones) {
     for (const auto mode : {closing::orderly, closing::reset}) {
         const owned_fd client = connect_to_loopback(proxy_.port());
         ASSERT_TRUE(eventually([&] { return proxy_.open_connections() == 1; }));

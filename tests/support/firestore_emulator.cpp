@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 namespace {
 
-/// The program of that name on the PATH, with links followed; empty if there is none.
+/// The program of this name on the PATH, with symbolic links resolved; empty if there is none.
 std::filesystem::path find_program(const std::string& name) {
     const char* const path = std::getenv("PATH");
     std::istringstream folders(path == nullptr ? "" : path);
@@ -28,7 +28,7 @@ std::filesystem::path find_program(const std::string& name) {
     return {};
 }
 
-/// Started directly: gcloud would take seconds to do no more than that.
+/// The emulator's archive, to start it directly: gcloud would take seconds longer.
 std::filesystem::path find_archive() {
     const auto gcloud = find_program("gcloud");
     if (gcloud.empty()) return {};
@@ -63,7 +63,7 @@ firestore_emulator::firestore_emulator() {
     warm_up();
 }
 
-/// The first requests take seconds, which no test has to give.
+/// The first requests take seconds, longer than tests wait.
 void firestore_emulator::warm_up() const {
     const firestore_project project(port());
     for (int i = 0; i < 20; ++i) {
@@ -80,7 +80,7 @@ std::optional<std::uint16_t> shared_firestore_emulator() {
         std::uint16_t shared = 0;
         std::ifstream(SYNCGUARD_FIRESTORE_PORT_FILE) >> shared;
         if (shared != 0 && is_ready(shared)) return shared;
-        // Not destroyed: it ends with the process.
+        // Not destroyed: the emulator ends with the process.
         static const auto* const own = new firestore_emulator;
         return own->port();
     }();

@@ -19,7 +19,7 @@ namespace syncguard::test {
 /// One emulator, started and stopped by its owner.
 class firestore_emulator {
   public:
-    /// Whether it can be started here: Google's package and Java are there.
+    /// Whether it can be started here: Google's package and Java are installed.
     [[nodiscard]] static bool is_installed();
 
     firestore_emulator();
@@ -34,19 +34,19 @@ class firestore_emulator {
     std::optional<server_process> process_;
 };
 
-/// Shown where tests are left out.
+/// The message of skipped tests.
 inline constexpr const char* no_emulator =
     "the Firestore emulator is not installed (google-cloud-cli-firestore-emulator, from Google's "
     "package source, and java): its tests are skipped";
 
-/// The port of the emulator that all tests of a run of ctest share; outside of ctest, of one for
-/// this program. Nothing if it is not installed.
+/// The port of the emulator that all tests of a run of ctest share; outside of ctest, that of an
+/// emulator for this program. Empty if the emulator is not installed.
 [[nodiscard]] std::optional<std::uint16_t> shared_firestore_emulator();
 
-/// A project of its own for each test: nobody else's documents are in there.
+/// A project of its own for each test: it has no documents of other tests.
 class firestore_project {
   public:
-    /// On the shared emulator, which must be there.
+    /// On the shared emulator, which must be running.
     firestore_project();
     explicit firestore_project(std::uint16_t port);
 
@@ -55,17 +55,17 @@ class firestore_project {
     [[nodiscard]] std::string emulator_host() const;
     [[nodiscard]] std::string url() const;
 
-    /// The fields of a document as the REST interface shows them; nothing if there is no such one.
+    /// The fields of a document in the form of the REST interface; empty if it does not exist.
     [[nodiscard]] std::optional<boost::json::value> fields(const std::string& collection,
                                                            const std::string& id) const;
-    /// `fields` is JSON as the REST interface takes it. Replaces what is there.
+    /// `fields` is JSON in the form of the REST interface. Replaces the whole document.
     void put(const std::string& collection, const std::string& id, const std::string& fields) const;
     void remove(const std::string& collection, const std::string& id) const;
     /// All documents of a collection: their fields by their ids.
     [[nodiscard]] std::map<std::string, boost::json::value> all(
         const std::string& collection) const;
 
-    /// For requests of a test's own. `method` is one of the documents' root, such as "commit".
+    /// Sends any other request. `method` is one of the documents' root, such as "commit".
     [[nodiscard]] http_client::answer call(const std::string& method,
                                            const std::string& body) const;
     [[nodiscard]] std::string document_name(const std::string& collection,

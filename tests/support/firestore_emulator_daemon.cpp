@@ -1,5 +1,5 @@
-/// Run by ctest before the tests that need it: starts the Firestore emulator that they share, in
-/// the background, until ctest has ended. Its port is in the file that is named.
+/// Run by ctest before the tests on Firestore: starts their shared emulator in the background,
+/// where it runs until ctest has ended. Writes its port to the file given as argument.
 #include "support/firestore_emulator.hpp"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int skipped = 77;
 
-/// Lets go of everything of ctest's: it would wait for its pipes to close.
+/// Closes everything inherited from ctest, which would otherwise wait for its pipes to be closed.
 void become_a_daemon(int report) {
     ::setsid();
     const int nothing = ::open("/dev/null", O_RDWR);

@@ -12,7 +12,7 @@
 namespace syncguard::test {
 
 /// What `collection.doc(path)` refers to: the path is split at '/', a slash at its beginning and at
-/// its end is dropped. Nothing where the client library refuses it.
+/// its end is dropped. Empty if the client library refuses the path.
 [[nodiscard]] std::optional<std::string> peer_document_path(const std::string& path);
 
 class firestore_peer {
@@ -20,7 +20,7 @@ class firestore_peer {
     firestore_peer(const firestore_project& project, wall_clock clock)
         : project_(project), clock_(std::move(clock)) {}
 
-    /// Acquires in a transaction. The fence; nothing if the key is locked. Throws
+    /// Acquires in a transaction. Returns the fence, or nothing if the key is locked. Throws
     /// `std::invalid_argument` for a key that peers cannot lock.
     [[nodiscard]] std::optional<std::string> acquire(const std::string& key,
                                                      milliseconds ttl) const;

@@ -1,4 +1,4 @@
-/// A way to the Firestore emulator that breaks single requests, as a test says.
+/// An HTTP proxy to the Firestore emulator that injects faults into single requests.
 #pragma once
 
 #include "support/http_server.hpp"
@@ -18,19 +18,19 @@ struct request_fault {
     /// Whether the emulator gets it, before anything else happens.
     bool forward = false;
     enum class ending {
-        answer,   ///< With this status, and the service's word for it.
+        answer,   ///< With this status, and the service's status name in `word`.
         cut,      ///< The connection is closed without an answer.
-        stall,    ///< No answer, until the proxy goes or `resume` is called.
-        hold,     ///< It is forwarded when `resume` is called, or the proxy goes.
+        stall,    ///< No answer until `resume` is called or the proxy is destroyed.
+        hold,     ///< Forwarded when `resume` is called or the proxy is destroyed.
         late,     ///< The connection is closed; `deliver_late` forwards it.
-        interim,  ///< The emulator's answer comes behind an interim response with this status.
+        interim,  ///< The emulator's answer follows an interim response with this status.
     } mode = ending::answer;
     unsigned status = 0;
     std::string word{};
-    std::string body{};  ///< Of the answer; empty for an error with the status and the word.
+    std::string body{};  ///< Of the answer; if empty, an error with `status` and `word`.
 };
 
-/// Forwards faithfully whatever it has no fault for.
+/// Forwards requests without a fault unchanged.
 class firestore_proxy {
   public:
     explicit firestore_proxy(std::uint16_t emulator_port);
@@ -42,18 +42,18 @@ class firestore_proxy {
     [[nodiscard]] std::string host() const;
     [[nodiscard]] const http_server& server() const noexcept { return server_; }
 
-    /// Lets the next request of that method ("batchGet", "runQuery", "commit") fail; the one after
-    /// that gets the fault of the next call, and so on.
+    /// Applies a fault to the next request of this method ("batchGet", "runQuery", "commit").
+    /// Several calls queue faults for consecutive requests.
     void fail_next(const std::string& method, const request_fault& fault);
-    /// Lets all requests of that method fail that have no fault of their own.
+    /// Applies a fault to all requests of this method that have no fault from `fail_next`.
     void fail_all(const std::string& method, const request_fault& fault);
     void resume();
-    /// Forwards the requests that were held back behind a closed connection. Returns the statuses
-    /// of the emulator's answers.
+    /// Forwards the requests whose connections were closed (`late`). Returns the statuses of the
+    /// emulator's answers.
     std::vector<unsigned> deliver_late();
 
-    /// How many requests of that method came, to how many of them the emulator has had the last
-    /// word, and how many faults are still to strike.
+    /// How many requests of this method arrived, how many of them the emulator has answered, and
+    /// how many faults of `fail_next` are left.
     [[nodiscard]] std::size_t requests(const std::string& method) const;
     [[nodiscard]] std::size_t forwarded(const std::string& method) const;
     [[nodiscard]] std::size_t faults_left() const;

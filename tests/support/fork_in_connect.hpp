@@ -1,4 +1,4 @@
-/// A fork in another thread while a connection is being made.
+/// Forks in another thread while a connection is being made.
 #pragma once
 
 #include "support/child_process.hpp"

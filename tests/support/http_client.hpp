@@ -7,7 +7,7 @@
 
 namespace syncguard::test {
 
-/// One connection to a port of 127.0.0.1, kept as long as the server keeps it. Throws
+/// One connection to a port of 127.0.0.1, used as long as the server keeps it open. Throws
 /// `std::exception` if it breaks.
 class http_client {
   public:
@@ -20,7 +20,7 @@ class http_client {
         unsigned status = 0;
         std::string body;
     };
-    /// With the token that an emulator takes for its owner's.
+    /// Sends the token that the emulator accepts as its owner's.
     answer send(const std::string& method, const std::string& target, const std::string& body = {});
 
   private:

@@ -41,7 +41,7 @@ http_received as_received(const http::request<http::string_body>& message) {
     return received;
 }
 
-/// While it is on, what is written is gathered into whole segments.
+/// While it is on, the system collects writes into full segments (TCP_CORK).
 template <class Stream>
 void cork(Stream& stream, bool on) {
     const int value = on ? 1 : 0;
@@ -60,7 +60,7 @@ void write_answer(Stream& stream, const http_reply& reply) {
     http::write(stream, response);
 }
 
-/// Answers one request after the other until the client has enough, or a reply says so.
+/// Answers requests until the client or a reply ends the connection.
 template <class Stream>
 void serve_on(Stream& stream, const http_server::handler& answer) {
     boost::beast::flat_buffer buffer;
@@ -118,7 +118,7 @@ struct http_server::state {
             } else {
                 serve_on(client, answer);
             }
-        } catch (const std::exception&) {  // the client left
+        } catch (const std::exception&) {  // the client has closed the connection
         }
         const std::lock_guard guard(mutex);
         open.erase(client.native_handle());

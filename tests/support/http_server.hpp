@@ -17,7 +17,7 @@ namespace syncguard::test {
 struct http_received {
     std::string method;
     std::string target;
-    std::map<std::string, std::string> headers;  ///< By their names in lower case.
+    std::map<std::string, std::string> headers;  ///< Names are in lower case.
     std::string body;
 };
 
@@ -25,22 +25,22 @@ struct http_reply {
     unsigned status = 200;
     std::string body{};
     std::vector<std::pair<std::string, std::string>> headers{};
-    /// Bytes that are sent ahead of the answer.
+    /// Bytes sent before the answer.
     std::string before{};
-    /// Sent as it is, in place of the answer that the members above describe.
+    /// Sent unchanged, instead of the answer that the members above describe.
     std::string raw{};
-    /// Bytes that follow the answer in the same segment, over TLS in a record of their own.
+    /// Bytes sent after the answer in the same segment; over TLS, in a record of their own.
     std::string behind{};
-    /// Closes the connection instead.
+    /// Closes the connection without an answer.
     bool cut = false;
-    /// Closes the connection behind the answer, although the answer does not say so.
+    /// Closes the connection after the answer, although the answer does not announce it.
     bool close_behind = false;
 };
 
-/// Serves every connection by a thread of its own.
+/// Serves every connection on a thread of its own.
 class http_server {
   public:
-    /// Called by several threads. It must not block for ever.
+    /// Called by several threads. Must not block for ever.
     using handler = std::function<http_reply(const http_received&)>;
 
     explicit http_server(handler answer, std::optional<certificate_files> tls = {});
@@ -51,7 +51,7 @@ class http_server {
     [[nodiscard]] std::uint16_t port() const;
     /// `http://127.0.0.1:port`, or the same with `https` and `localhost`.
     [[nodiscard]] std::string url() const;
-    /// Connections so far.
+    /// Connections accepted so far.
     [[nodiscard]] std::size_t connections() const;
 
   private:

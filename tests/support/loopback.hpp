@@ -1,4 +1,4 @@
-/// TCP on 127.0.0.1: addresses, connections, and ports that nobody else gets.
+/// TCP on 127.0.0.1: addresses, connections and reserved ports.
 #pragma once
 
 #include "support/owned_fd.hpp"
@@ -17,9 +17,9 @@ namespace syncguard::test {
 /// A blocking connection, without Nagle's delay.
 [[nodiscard]] owned_fd connect_to_loopback(std::uint16_t port);
 
-/// A free port, kept for its owner: a bound socket that never listens. A server of the owner's may
-/// listen on it again and again (with SO_REUSEADDR); the system gives it to nobody else, also while
-/// that server is down, when connections to it are refused.
+/// A free port, reserved by a bound socket that never listens. The owner's server may listen on the
+/// port repeatedly (with SO_REUSEADDR). The system assigns the port to no other socket, even while
+/// that server is down; connections to the port are then refused.
 class reserved_port {
   public:
     reserved_port();

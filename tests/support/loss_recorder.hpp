@@ -10,7 +10,7 @@
 
 namespace syncguard::test {
 
-/// Must outlive the leases that it is a handler of.
+/// Must outlive the leases whose losses it records.
 class loss_recorder {
   public:
     struct record {
@@ -36,7 +36,7 @@ class loss_recorder {
     std::vector<record> losses_;
 };
 
-/// What a failure says; "none" if there is none.
+/// The message of an exception; "none" for null.
 inline std::string text_of(const std::exception_ptr& failure) {
     if (!failure) return "none";
     try {

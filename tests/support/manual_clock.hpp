@@ -1,4 +1,4 @@
-/// A store clock that moves only when a test says so.
+/// A store clock that only a test moves.
 #pragma once
 
 #include <syncguard/time.hpp>

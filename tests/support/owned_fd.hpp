@@ -1,4 +1,4 @@
-/// A file descriptor that is closed when its owner goes.
+/// A file descriptor that its owner's destructor closes.
 #pragma once
 
 #include <unistd.h>

@@ -11,10 +11,10 @@
 
 namespace syncguard::test {
 
-/// What a statement returned, as text. NULL is no value.
+/// The rows that a statement returned, as text. NULL is an empty optional.
 using postgres_rows = std::vector<std::vector<std::optional<std::string>>>;
 
-/// The server has refused a statement, or the connection is gone (then without a code).
+/// The server has refused a statement, or the connection is broken (then without a code).
 struct postgres_failure : std::runtime_error {
     postgres_failure(std::string code, const std::string& message)
         : std::runtime_error(message), sqlstate(std::move(code)) {}

@@ -46,7 +46,7 @@ bool is_live(const std::string& expires_at_ms, long long now_ms) {
 
 }  // namespace
 
-/// Ends with a commit, whatever was done: what is left undone is not written either.
+/// Always ends with a commit: a peer that changes nothing commits an empty transaction.
 struct postgres_peer::in_transaction {
     explicit in_transaction(postgres_peer& owner) : peer(owner) { peer.execute("begin"); }
     in_transaction(const in_transaction&) = delete;

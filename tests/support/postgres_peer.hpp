@@ -1,5 +1,5 @@
-/// Another SyncGuard implementation on PostgreSQL, as far as the server can tell: the protocol of
-/// docs/storage.md, each statement sent by itself and waited for.
+/// Another SyncGuard implementation on PostgreSQL, from the server's point of view: the protocol of
+/// docs/storage.md, each statement sent separately and awaited.
 #pragma once
 
 #include "support/postgres_connection.hpp"
@@ -15,13 +15,13 @@ class postgres_peer {
   public:
     explicit postgres_peer(const std::string& connection);
 
-    /// The fence, if the lock was granted.
+    /// Returns the fence if the lock was granted.
     std::optional<std::string> acquire(const std::string& key, const std::string& lock_id,
                                        std::chrono::milliseconds ttl);
     bool release(const std::string& lock_id);
     bool extend(const std::string& lock_id, std::chrono::milliseconds ttl);
 
-    /// 22 characters that nobody has used before.
+    /// 22 characters, unique.
     static std::string new_lock_id();
 
   private:

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whom the server runs as: it refuses to be root.
+/// The user that runs the server: PostgreSQL refuses to run as root.
 struct account {
     uid_t user = ::geteuid();
     gid_t group = ::getegid();
@@ -55,8 +55,8 @@ std::vector<char*> as_c_strings(const std::vector<std::string>& texts) {
     return pointers;
 }
 
-/// In the forked child. Other threads of the test were not copied and may have held locks, so that
-/// only system calls are allowed here.
+/// Runs in the forked child. Other threads of the test were not copied and may have held locks, so
+/// that only system calls are allowed here.
 [[noreturn]] void become(char* const* command, char* const* environment, const char* log,
                          const char* folder, const account& user, pid_t parent) {
     const int output = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
@@ -68,7 +68,7 @@ std::vector<char*> as_c_strings(const std::vector<std::string>& texts) {
         (::setgroups(0, nullptr) != 0 || ::setgid(user.group) != 0 || ::setuid(user.user) != 0)) {
         ::_exit(1);
     }
-    // Immediate shutdown, as of now with all its children.
+    // When the parent ends: immediate shutdown of the server and all its children.
     ::prctl(PR_SET_PDEATHSIG, SIGQUIT);
     if (::getppid() != parent || ::chdir(folder) != 0) ::_exit(1);
     ::execve(command[0], command, environment);
@@ -110,7 +110,8 @@ std::string program(const char* name) {
     return std::string(SYNCGUARD_POSTGRES_PROGRAMS) + "/" + name;
 }
 
-/// A fresh cluster, made once for each build tree: it takes seconds to make and a moment to copy.
+/// A new cluster, made once for each build tree, because making one takes seconds and copying it
+/// does not.
 const fs::path& fresh_cluster() {
     static const fs::path cluster = [] {
         const fs::path place = SYNCGUARD_POSTGRES_TEMPLATE;
@@ -148,7 +149,7 @@ void copy_cluster(const fs::path& to) {
         give(each.path(), owner);
 }
 
-/// Those that a killed server leaves behind for a while.
+/// The child processes of a server; they run on for a while after it is killed.
 std::vector<pid_t> children_of(pid_t parent) {
     const std::string id = std::to_string(parent);
     std::ifstream list("/proc/" + id + "/task/" + id + "/children");
@@ -158,7 +159,7 @@ std::vector<pid_t> children_of(pid_t parent) {
     return found;
 }
 
-/// Whether a process holds nothing any more, be it that nobody has asked for its end yet.
+/// Whether a process has released its files and memory. It may still be a zombie.
 bool has_let_go(pid_t process) {
     return text_of("/proc/" + std::to_string(process) + "/cmdline").empty();
 }
@@ -194,7 +195,7 @@ postgres_server::postgres_server(postgres_server_options options) : options_(std
         give(folder_ / "clock", server_account());
     }
     if (options_.certificate) {
-        // It insists on keys that nobody else can read.
+        // The server refuses keys that other users can read.
         const std::array<std::pair<fs::path, const char*>, 2> files{
             {{options_.certificate->certificate, "server.crt"},
              {options_.certificate->key, "server.key"}}};
@@ -242,14 +243,14 @@ std::string postgres_server::log() const {
 
 void postgres_server::kill() {
     if (pid_ <= 0) return;
-    // Stopped, it starts no others meanwhile.
+    // Stopped first, so that it starts no more children.
     ::kill(pid_, SIGSTOP);
     auto all = children_of(pid_);
     all.push_back(pid_);
     for (const pid_t each : all)
         ::kill(each, SIGKILL);
     wait_for(std::exchange(pid_, -1));
-    // They are not ours to wait for, and keep the folder busy until they are gone.
+    // This process cannot wait for grandchildren, and they use the folder until they have ended.
     all.pop_back();
     (void)eventually([&] { return std::all_of(all.begin(), all.end(), has_let_go); });
 }
@@ -334,7 +335,7 @@ bool postgres_server::answers() const {
     try {
         return value("SELECT 1") == "1";
     } catch (const postgres_failure&) {
-        // It does not listen yet.
+        // The server does not listen yet.
         return false;
     }
 }

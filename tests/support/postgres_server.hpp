@@ -1,4 +1,4 @@
-/// A real PostgreSQL server for one test: started, stopped, paused and asked by the test alone.
+/// A real PostgreSQL server, used by one test only.
 #pragma once
 
 #include "support/certificates.hpp"
@@ -21,26 +21,26 @@ namespace syncguard::test {
 class postgres_server;
 
 struct postgres_server_options {
-    /// Settings such as "max_connections=5". They override those that every server gets.
+    /// Settings such as "max_connections=5". They override the defaults.
     std::vector<std::string> settings = {};
-    /// Lines for pg_hba.conf, before the one that lets the superuser in by the socket alone. Empty:
-    /// everybody may come in by TCP, too.
+    /// Lines for pg_hba.conf, added to the one that lets the superuser connect by the socket. If
+    /// empty, every user may connect by TCP, too.
     std::string host_rules = {};
-    /// Whether the server's time is the test's to decide. It then begins frozen at the host's time.
+    /// Whether the test controls the server's time. It then starts frozen at the host's time.
     bool controlled_clock = false;
-    /// Whether a commit is on the disk before it is acknowledged.
+    /// Whether commits are written to disk before they are acknowledged.
     bool durable = false;
-    /// Whether the tables are made from the start, by the words of docs/storage.md.
+    /// Whether the tables of docs/storage.md are created at the start.
     bool with_tables = true;
-    /// For TLS, beside connections without it.
+    /// Enables TLS; connections without TLS are still accepted.
     std::optional<certificate_files> certificate = {};
-    /// Whose standby it is, which follows it and only reads. No tables are made there.
+    /// Makes this server a read-only standby of `primary`. No tables are created on it.
     const postgres_server* primary = nullptr;
 };
 
 /// Runs from construction to destruction, in a folder of its own, on a port of its own; as the user
-/// `postgres` where the test is run by root. It ends with the thread that started it, even if the
-/// test crashes.
+/// `postgres` if the test runs as root. Ends with the thread that started it, even if the test
+/// crashes.
 class postgres_server {
   public:
     /// Returns when the server answers; throws with the end of its log if it does not.
@@ -53,24 +53,24 @@ class postgres_server {
     /// For libpq, by TCP.
     [[nodiscard]] std::string url() const;
     [[nodiscard]] std::string url_at(std::uint16_t port) const;
-    /// The folder of the socket, for libpq's `host`.
+    /// The socket's folder, for libpq's `host`.
     [[nodiscard]] std::filesystem::path socket_folder() const { return folder_.path(); }
     [[nodiscard]] std::filesystem::path data_folder() const { return folder_ / "data"; }
     [[nodiscard]] std::string log() const;
 
-    /// Ends all its processes as a crash of the machine would.
+    /// Kills all its processes, as a crash of the machine does.
     void kill();
-    /// As an administrator does: connections are ended, what was committed is kept.
+    /// Shuts down as an administrator does: connections are closed, committed data is kept.
     void shut_down();
-    /// Starts it again, after a `kill` if it is running.
+    /// Starts the server again, after a `kill` if it is running.
     void restart();
 
-    /// Of a standby: it leaves its primary and writes from now on.
+    /// Makes a standby leave its primary and accept writes from now on.
     void promote();
 
-    /// Connects by the socket, as superuser.
+    /// Connects through the socket, as superuser.
     [[nodiscard]] postgres_connection connect() const;
-    /// Runs statements on a connection of its own.
+    /// Runs statements on a new connection.
     postgres_rows run(const std::string& sql,
                       const std::vector<std::string>& parameters = {}) const;
     std::string value(const std::string& sql,
@@ -78,11 +78,12 @@ class postgres_server {
 
     /// The time by the server's own clock.
     [[nodiscard]] std::chrono::sys_time<std::chrono::milliseconds> now() const;
-    /// For a controlled clock: whether it still stands, for all who share the server.
+    /// For a controlled clock: whether it is still frozen. Tests that share the server share its
+    /// clock.
     [[nodiscard]] bool clock_is_frozen() const { return clock_->is_frozen(); }
-    /// For a controlled clock: steps it, whether it stands or runs.
+    /// For a controlled clock: steps it. It may be frozen or running.
     void advance(std::chrono::milliseconds step);
-    /// For a controlled clock: lets it run from now on, that much ahead of the host's.
+    /// For a controlled clock: runs it from now on, ahead of the host's by this offset.
     void set_offset(std::chrono::milliseconds ahead_of_host);
 
   private:

@@ -11,7 +11,7 @@
 
 namespace syncguard::test {
 
-/// An answer in RESP2. Text is what a status, an error or a bulk string says.
+/// An answer in RESP2. `text` is that of a status, an error or a bulk string.
 struct redis_reply {
     std::string text;
     std::int64_t integer = 0;
@@ -20,8 +20,8 @@ struct redis_reply {
     bool is_error = false;
 };
 
-/// One connection. Throws `std::runtime_error` if it breaks, or if the server is silent for longer
-/// than `patience`; what the server answers, errors too, is a reply.
+/// One connection. Throws `std::runtime_error` if it breaks, or if the server sends nothing for
+/// longer than `patience`. An error that the server answers is a reply, not an exception.
 class redis_connection {
   public:
     explicit redis_connection(const std::filesystem::path& unix_socket,
@@ -33,7 +33,7 @@ class redis_connection {
     /// Arguments may hold any bytes.
     redis_reply command(const std::vector<std::string>& arguments);
 
-    /// The halves of `command`, for what happens between them.
+    /// The two halves of `command`, for tests that act between them.
     void send(const std::vector<std::string>& arguments);
     [[nodiscard]] redis_reply receive();
 

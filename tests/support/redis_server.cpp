@@ -34,14 +34,14 @@ void reap(pid_t pid) {
     }
 }
 
-/// In the forked child. Other threads of the test were not copied and may have held locks, so that
-/// only system calls are allowed here.
+/// Runs in the forked child. Other threads of the test were not copied and may have held locks, so
+/// that only system calls are allowed here.
 [[noreturn]] void become(char* const* command, char* const* environment, const char* log,
                          pid_t parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
-    // Like any server. Where autogroups are on, Linux shares the CPUs among sessions first: in one
-    // with its callers, a server would get one share of many.
+    // A session of its own, as servers have. With autogroups, Linux first divides the CPUs among
+    // sessions: in the session of its clients, the server would get only one thread's share.
     ::setsid();
     ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
     const int output = ::open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -89,7 +89,8 @@ void redis_server::restart() {
 
 void redis_server::pause() const {
     ::kill(pid_, SIGSTOP);
-    // The signal is only on its way; what the server still did afterwards would surprise a test.
+    // The signal may take effect later: wait until the server has stopped, so that it does nothing
+    // after this call.
     while (::waitpid(pid_, nullptr, WUNTRACED) < 0 && errno == EINTR) {
     }
 }
@@ -200,7 +201,7 @@ bool redis_server::answers() const {
     try {
         return command({"PING"}).text == "PONG";
     } catch (const std::runtime_error&) {
-        // It does not listen yet.
+        // The server does not listen yet.
         return false;
     }
 }

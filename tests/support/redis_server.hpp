@@ -1,4 +1,4 @@
-/// A real redis-server for one test: started, stopped, paused and asked by the test alone.
+/// A real redis-server, used by one test only.
 #pragma once
 
 #include "support/controlled_clock/controlled_clock.hpp"
@@ -21,26 +21,26 @@ namespace syncguard::test {
 struct redis_tls {
     std::filesystem::path certificate;
     std::filesystem::path key;
-    /// Who signs the clients' certificates.
+    /// The CA that signs the clients' certificates.
     std::filesystem::path ca;
-    /// Whether a client must show one.
+    /// Whether a client must send a certificate.
     bool clients_need_certificates = false;
 };
 
 struct redis_server_options {
-    /// For the command line of redis-server, such as {"--requirepass", "x"}. They override those
-    /// that every server gets: no persistence, 127.0.0.1 only.
+    /// For the command line of redis-server, such as {"--requirepass", "x"}. They override the
+    /// defaults: no persistence, 127.0.0.1 only.
     std::vector<std::string> arguments = {};
-    /// What `command` and the wait for the server's start authenticate with, if the server asks for
-    /// it. A password without a user name is that of the default user.
+    /// Used by `command` and the wait for the server's start, if the server requires
+    /// authentication. A password without a user name is that of the default user.
     std::string username = {};
     std::string password = {};
     std::optional<redis_tls> tls = {};
-    /// Whether the server's time is the test's to decide. It then begins frozen at the host's time.
+    /// Whether the test controls the server's time. It then starts frozen at the host's time.
     bool controlled_clock = false;
 };
 
-/// Runs from construction to destruction, in a folder of its own, on ports of its own. It ends with
+/// Runs from construction to destruction, in a folder of its own, on ports of its own. Ends with
 /// the thread that started it, even if the test crashes.
 class redis_server {
   public:
@@ -51,31 +51,33 @@ class redis_server {
     ~redis_server();
 
     [[nodiscard]] std::uint16_t port() const { return port_.number(); }
-    /// Of a server with TLS.
+    /// For a server with TLS.
     [[nodiscard]] std::uint16_t tls_port() const { return tls_port_.number(); }
     [[nodiscard]] std::filesystem::path socket_path() const { return folder_ / "redis.sock"; }
     [[nodiscard]] std::string url() const;
-    /// What the server said so far.
+    /// The server's log so far.
     [[nodiscard]] std::string log() const;
 
-    /// Less than 1 while it is down.
+    /// Less than 1 while the server is down.
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-    /// Ends it as a crash would: what is not on disk is lost.
+    /// Kills the server, as a crash does: data that is not on disk is lost.
     void kill();
-    /// Starts it again, after a `kill` if it is running, on the same ports and in the same folder.
+    /// Starts the server again, after a `kill` if it is running, on the same ports and in the same
+    /// folder.
     void restart();
-    /// Between the two the server is silent, while the system accepts connections for it.
+    /// Between `pause` and `resume` the server sends nothing; the system still accepts connections
+    /// for it.
     void pause() const;
     void resume() const;
 
-    /// Sends one command on a connection of its own.
+    /// Sends one command on a new connection.
     redis_reply command(const std::vector<std::string>& arguments) const;
 
     /// The time by the server's own clock.
     [[nodiscard]] std::chrono::sys_time<std::chrono::milliseconds> now() const;
-    /// For a controlled clock: steps it, whether it stands or runs.
+    /// For a controlled clock: steps it. It may be frozen or running.
     void advance(std::chrono::milliseconds step);
-    /// For a controlled clock: lets it run from now on, that much ahead of the host's.
+    /// For a controlled clock: runs it from now on, ahead of the host's by this offset.
     void set_offset(std::chrono::milliseconds ahead_of_host);
 
   private:

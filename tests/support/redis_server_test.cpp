@@ -16,14 +16,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(redis_server_test, it_answers_on_its_port_and_on_its_socket) {
+TEST(redis_server_test, answers_on_its_port_and_on_its_socket) {
     const redis_server server;
     EXPECT_EQ(redis_connection(server.port()).command({"PING"}).text, "PONG");
     EXPECT_EQ(redis_connection(server.socket_path()).command({"PING"}).text, "PONG");
     EXPECT_EQ(server.url(), "redis://127.0.0.1:" + std::to_string(server.port()));
 }
 
-TEST(redis_server_test, every_form_of_reply_is_understood) {
+TEST(redis_server_test, every_kind_of_reply_is_parsed) {
     using namespace std::string_literals;
     const redis_server server;
     const std::string binary = "a\0b\r\n$-1\r\n\xFF"s;
@@ -50,7 +50,7 @@ TEST(redis_server_test, servers_do_not_share_anything) {
     EXPECT_TRUE(other.command({"GET", "k"}).is_null);
 }
 
-TEST(redis_server_test, after_a_crash_it_comes_back_empty_on_the_same_port) {
+TEST(redis_server_test, after_a_crash_it_restarts_empty_on_the_same_port) {
     redis_server server;
     const auto port = server.port();
     server.command({"SET", "k", "v"});
@@ -61,7 +61,7 @@ TEST(redis_server_test, after_a_crash_it_comes_back_empty_on_the_same_port) {
     EXPECT_TRUE(redis_connection(port).command({"GET", "k"}).is_null);
 }
 
-TEST(redis_server_test, with_a_log_of_its_writes_it_comes_back_with_them) {
+TEST(redis_server_test, with_an_append_only_file_it_restarts_with_its_data) {
     redis_server server({.arguments = {"--appendonly", "yes", "--appendfsync", "always"}});
     server.command({"SET", "k", "v"});
     server.restart();
@@ -80,7 +80,7 @@ TEST(redis_server_test, a_paused_server_is_silent_until_it_is_resumed) {
     EXPECT_EQ(connected_meanwhile.receive().text, "PONG");
 }
 
-TEST(redis_server_test, commands_authenticate_where_a_password_is_set) {
+TEST(redis_server_test, commands_authenticate_if_a_password_is_set) {
     const redis_server server({.arguments = {"--requirepass", "a secret"}, .password = "a secret"});
     EXPECT_EQ(server.command({"PING"}).text, "PONG");
     EXPECT_TRUE(redis_connection(server.port()).command({"PING"}).is_error);
@@ -95,7 +95,7 @@ TEST(redis_server_test, commands_authenticate_as_a_user) {
     EXPECT_TRUE(redis_connection(server.port()).command({"PING"}).is_error);
 }
 
-TEST(redis_server_test, a_server_that_cannot_start_says_why) {
+TEST(redis_server_test, a_server_that_cannot_start_reports_the_reason) {
     try {
         const redis_server server({.arguments = {"--no-such-option", "yes"}});
         FAIL() << "it started";
@@ -114,7 +114,7 @@ bool is_refused(std::uint16_t port) {
     }
 }
 
-TEST(redis_server_test, it_ends_with_its_owner) {
+TEST(redis_server_test, ends_with_its_owner) {
     std::uint16_t port = 0;
     {
         const redis_server server;
@@ -123,11 +123,11 @@ TEST(redis_server_test, it_ends_with_its_owner) {
     EXPECT_TRUE(is_refused(port));
 }
 
-TEST(redis_server_test, it_ends_with_a_test_that_crashes) {
+TEST(redis_server_test, ends_with_a_test_that_crashes) {
     const temporary_folder folder;
     const auto started = folder / "port";
     child_process test([&] {
-        // What the server leaves behind goes with this test's folder.
+        // Files that the crashed server leaves behind are removed with this test's folder.
         ::setenv("TMPDIR", folder.path().c_str(), 1);
         const redis_server server;
         std::ofstream(folder / "unfinished") << server.port();

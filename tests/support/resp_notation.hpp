@@ -7,7 +7,7 @@
 
 namespace syncguard::test {
 
-/// Tells any two values apart, unless they differ only in how they were sent.
+/// Different values have different notations, unless they differ only in how they were sent.
 inline std::string notation(const redis::resp::value& message) {
     using redis::resp::kind;
     const auto quoted = [&](const char* name) {

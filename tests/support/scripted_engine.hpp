@@ -1,4 +1,4 @@
-/// An engine whose answers a test writes down beforehand; for what a healthy store never does.
+/// An engine with scripted answers, for answers that a healthy store never gives.
 #pragma once
 
 #include <syncguard/engine.hpp>
@@ -9,7 +9,7 @@
 
 namespace syncguard::test {
 
-/// Answers every request with `answer`; asynchronous ones from a thread of its own.
+/// Answers every request with `answer`; asynchronous requests on a new thread.
 class scripted_engine : public engine {
   public:
     using script = std::function<outcome(const request&, const call_limits&)>;

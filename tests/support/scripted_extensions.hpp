@@ -1,4 +1,4 @@
-/// A store whose answers to extensions a test decides.
+/// A store whose answers to extensions are scripted by a test.
 #pragma once
 
 #include "support/scripted_engine.hpp"
@@ -13,9 +13,9 @@
 
 namespace syncguard::test {
 
-/// Grants and releases everything. Its end waits for answers that are being given; who asks later,
-/// as a renewal in the background may, gets an error and none of what the test has put into its
-/// answer.
+/// Grants and releases every lock. The destructor waits for answers that are being made. Later
+/// requests, such as renewals in the background, get an error: they do not run the test's script,
+/// whose captures may be gone.
 class scripted_extensions {
   public:
     using script = std::function<outcome(const extend_request&)>;

@@ -21,11 +21,11 @@ namespace syncguard::test {
 
 namespace {
 
-/// A virtual machine that shares two processors with a build takes its time.
+/// Long enough for a virtual machine that shares two processors with a build.
 constexpr std::chrono::seconds patience{60};
 
-/// In the forked child. Other threads of the test were not copied and may have held locks, so that
-/// only system calls are allowed here.
+/// Runs in the forked child. Other threads of the test were not copied and may have held locks, so
+/// that only system calls are allowed here.
 [[noreturn]] void become(char* const* command, const char* log, pid_t parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);

@@ -1,4 +1,4 @@
-/// A server that a test starts as a program of its own.
+/// A server that a test starts as a separate program.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +10,11 @@
 
 namespace syncguard::test {
 
-/// It ends with this object, or with the thread that made it, whatever happens to that.
+/// Ends with this object, or with the thread that made it, even if the test crashes.
 class server_process {
   public:
-    /// Starts the program and waits until it is `up`. What it says goes to `log`. Throws
-    /// `std::runtime_error` with the end of that if it ends, or does not come up in time.
+    /// Starts the program and waits until it is `up`. Its output goes to `log`. Throws
+    /// `std::runtime_error` with the end of the log if the program ends, or is not `up` in time.
     server_process(const std::vector<std::string>& command, std::filesystem::path log,
                    const std::function<bool()>& up);
     server_process(const server_process&) = delete;

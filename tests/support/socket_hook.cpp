@@ -36,7 +36,7 @@ socket_hook::~socket_hook() {
 
 }  // namespace syncguard::test
 
-/// Replaces the function of the C library, also for the libraries that this program uses.
+/// Replaces the function of the C library, also for libraries that this program uses.
 extern "C" int socket(int domain, int type, int protocol) noexcept {
     const auto created = static_cast<int>(::syscall(SYS_socket, domain, type, protocol));
     if (const auto on_created = syncguard::test::current_action()) on_created();

@@ -1,4 +1,4 @@
-/// What a test does at the moment when a socket has been created and its creator does not know its
+/// Lets a test act at the moment when a socket has been created and its creator does not know its
 /// number yet.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace syncguard::test {
 
-/// Runs an action each time this process creates a socket, on the thread that does, until
-/// destroyed. One at a time.
+/// Runs an action each time this process creates a socket, on the thread that creates it, until
+/// destroyed. Only one hook may exist at a time.
 class socket_hook {
   public:
     explicit socket_hook(std::function<void()> on_created);

@@ -1,4 +1,4 @@
-/// A connection of another program to a lock file, through SQLite's own interface.
+/// A connection to a lock file through SQLite's own interface, as another program has.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-/// The seed of a randomised test: printed, and taken from the environment to repeat a run.
+/// The seed of a randomised test: printed, and read from the environment to repeat a run.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace syncguard::test {
 
-/// SYNCGUARD_TEST_SEED if it is set.
+/// SYNCGUARD_TEST_SEED if it is set, otherwise random.
 [[nodiscard]] inline std::uint64_t test_seed() {
     const char* const given = std::getenv("SYNCGUARD_TEST_SEED");
     const std::uint64_t seed = given != nullptr ? std::stoull(given) : std::random_device()();

@@ -36,7 +36,7 @@ void write_all(int socket, const std::string& bytes) {
     }
 }
 
-/// With its length and, but for the first that a client sends, its type.
+/// A whole message: its type (which a client's first message does not have), length and contents.
 std::string read_message(int socket, bool has_type = true) {
     std::string head = read_exactly(socket, has_type ? 5 : 4);
     std::uint32_t length = 0;
@@ -44,7 +44,7 @@ std::string read_message(int socket, bool has_type = true) {
     return head + read_exactly(socket, ntohl(length) - sizeof length);
 }
 
-/// Up to and with the message of this type.
+/// All messages up to and including the first of this type.
 std::string read_until(int socket, char type) {
     std::string all;
     while (true) {
@@ -67,7 +67,7 @@ std::string error_message(const std::string& severity, const std::string& sqlsta
     return message + fields;
 }
 
-/// Of a session that is in no transaction.
+/// ReadyForQuery of a session outside a transaction.
 std::string ready_for_query() {
     return {'Z', 0, 0, 0, 5, 'I'};
 }
@@ -114,7 +114,8 @@ void transaction_pooler::serve(int client) {
         const std::string greeting = read_message(client, false);
         struct session {
             owned_fd socket;
-            bool owes_answer = false;  ///< To a transaction that was refused early.
+            bool owes_answer =
+                false;  ///< The answer to a transaction that was refused early is still to be read.
         };
         std::vector<session> sessions;
         std::string welcome;

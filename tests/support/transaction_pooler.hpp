@@ -1,5 +1,5 @@
-/// What a transaction pooler does to its clients, at its worst: each transaction of a connection
-/// goes to another session than the one before.
+/// A transaction pooler in its worst case: consecutive transactions of a connection go to different
+/// sessions.
 #pragma once
 
 #include "support/owned_fd.hpp"
@@ -15,7 +15,7 @@
 
 namespace syncguard::test {
 
-/// In front of a server on 127.0.0.1 that asks for no password. Speaks no TLS.
+/// A proxy for a server on 127.0.0.1 that asks for no password. Without TLS.
 class transaction_pooler {
   public:
     explicit transaction_pooler(std::uint16_t server_port);
@@ -24,25 +24,25 @@ class transaction_pooler {
     ~transaction_pooler();
 
     [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
-    /// Ends the next transaction whose messages contain `text` (a key or a lock id) as a pooler
-    /// does whose server seems to hang: the server commits it, the client gets a FATAL error with
+    /// Fails the next transaction whose messages contain `text` (a key or a lock id), as a pooler
+    /// does if its server seems to hang: the server commits it, the client gets a FATAL error with
     /// this SQLSTATE and no ReadyForQuery, then the end of the stream. Other transactions, such as
-    /// those that greet a new connection, are left alone.
+    /// the greeting of a new connection, are not changed.
     void fail_next_transaction(std::string sqlstate, std::string text) {
         const std::lock_guard guard(mutex_);
         failure_ = fault{std::move(sqlstate), std::move(text)};
     }
-    /// The same, but as an error after which the connection goes on.
+    /// Like `fail_next_transaction`, but with an error after which the connection stays usable.
     void refuse_next_transaction(std::string sqlstate, std::string text) {
         const std::lock_guard guard(mutex_);
         refusal_ = fault{std::move(sqlstate), std::move(text)};
     }
-    /// The same, but before the server has answered.
+    /// Like `refuse_next_transaction`, but before the server has answered.
     void refuse_next_transaction_early(std::string sqlstate, std::string text) {
         const std::lock_guard guard(mutex_);
         early_refusal_ = fault{std::move(sqlstate), std::move(text)};
     }
-    /// How many there have been.
+    /// How many connections the pooler has accepted so far.
     [[nodiscard]] std::size_t connections() const {
         const std::lock_guard guard(mutex_);
         return clients_.size();
@@ -55,7 +55,8 @@ class transaction_pooler {
     };
 
     void serve(int client);
-    /// The SQLSTATE of a fault that is due for a transaction with these messages.
+    /// Removes and returns the SQLSTATE of a fault that applies to a transaction with these
+    /// messages.
     [[nodiscard]] std::optional<std::string> take(std::optional<fault>& due,
                                                   const std::string& messages);
 

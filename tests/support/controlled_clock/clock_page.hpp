@@ -1,4 +1,4 @@
-/// What a controlled clock and the process that it controls have in common: one mapped file.
+/// The memory that a controlled clock shares with the process it controls: one mapped file.
 #pragma once
 
 #include <atomic>
@@ -6,11 +6,11 @@
 
 namespace syncguard::test {
 
-/// All in microseconds. A file of zeros is the host's clock.
+/// All times are in microseconds. A file of zeros means the host's clock.
 struct clock_page {
     /// The time since 1970 at which the clock stands still; 0 if it runs.
     std::atomic<std::int64_t> frozen_at;
-    /// What a running clock is ahead of the host's.
+    /// How far a running clock is ahead of the host's.
     std::atomic<std::int64_t> offset;
 };
 

@@ -54,7 +54,7 @@ void controlled_clock::advance(milliseconds step) {
 }
 
 void controlled_clock::set_offset(milliseconds ahead_of_host) {
-    // In this order, so that no reader meets a running clock with the former offset.
+    // In this order, so that no reader sees a running clock with the old offset.
     page_->offset = microseconds(ahead_of_host).count();
     page_->frozen_at = 0;
 }

@@ -1,4 +1,4 @@
-/// The wall clock of another process, in the hands of a test.
+/// The wall clock of another process, controlled by a test.
 #pragma once
 
 #include "support/controlled_clock/clock_page.hpp"
@@ -10,8 +10,8 @@
 
 namespace syncguard::test {
 
-/// Begins frozen at the host's time. It may be moved while the other process runs: that process
-/// sees the new time the next time it looks at the clock.
+/// Starts frozen at the host's time. A test may change it while the other process runs: that
+/// process sees the new time when it reads the clock next.
 class controlled_clock {
   public:
     /// Keeps its state in a new file at `path`.
@@ -20,14 +20,14 @@ class controlled_clock {
     controlled_clock& operator=(const controlled_clock&) = delete;
     ~controlled_clock();
 
-    /// What a process needs in its environment to live by this clock, as NAME=value.
+    /// The environment variables, as NAME=value, with which a process uses this clock.
     [[nodiscard]] std::vector<std::string> environment() const;
 
     [[nodiscard]] bool is_frozen() const { return page_->frozen_at != 0; }
 
-    /// Steps the clock, forward or backward, frozen or running.
+    /// Steps the clock forward or backward. It may be frozen or running.
     void advance(std::chrono::milliseconds step);
-    /// Lets it run from now on, that much ahead of the host's clock.
+    /// Runs the clock from now on, ahead of the host's clock by this offset.
     void set_offset(std::chrono::milliseconds ahead_of_host);
 
   private:

@@ -1,5 +1,6 @@
-/// Preloaded into a server (LD_PRELOAD), puts a test's clock in the place of the host's wall clock.
-/// Monotonic clocks go on as they are: the server's own timers and timeouts are not the test's.
+/// Preloaded into a server (LD_PRELOAD): replaces the host's wall clock by a test's clock.
+/// Monotonic clocks are not replaced, because tests do not control the server's own timers and
+/// timeouts.
 #include "support/controlled_clock/clock_page.hpp"
 
 #include <fcntl.h>
@@ -23,7 +24,8 @@ const clock_page* map_page() {
     void* const page =
         file < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(clock_page), PROT_READ, MAP_SHARED, file, 0);
     if (page == MAP_FAILED) {
-        // A test on the host's clock by mistake would fail later, and much harder to explain.
+        // If the server used the host's clock by mistake, the test would fail later for no obvious
+        // reason.
         constexpr char problem[] = "the controlled clock found no page to read\n";
         (void)!::write(STDERR_FILENO, problem, sizeof problem - 1);
         std::abort();
@@ -32,7 +34,7 @@ const clock_page* map_page() {
     return static_cast<const clock_page*>(page);
 }
 
-/// The system call itself: the C library's function of this name is ours.
+/// Uses the system call, because this file replaces the C library's function.
 int host_time(clockid_t clock, timespec* to) {
     return static_cast<int>(::syscall(SYS_clock_gettime, clock, to));
 }
