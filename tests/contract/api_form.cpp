@@ -53,7 +53,7 @@ class blocking_form : public api_form {
     }
 };
 
-/// An I/O thread, and stop tokens turned into Asio cancellation.
+/// An I/O thread. Turns stop requests into Asio cancellation.
 class io_thread {
   public:
     io_thread() : work_(context_.get_executor()), thread_([this] { context_.run(); }) {}

@@ -1,4 +1,4 @@
-/// What only the asynchronous forms can show: where handlers run, what cancellation leaves behind.
+/// Asynchronous API forms: on which thread handlers run, and what is left after a cancellation.
 #include "contract/contract.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -86,7 +86,7 @@ TEST_P(asynchronous, arguments_need_not_outlive_the_call) {
     EXPECT_TRUE(called);
 }
 
-TEST_P(asynchronous, the_backend_may_go_while_its_call_is_under_way) {
+TEST_P(asynchronous, the_backend_may_be_destroyed_during_its_call) {
     asio::io_context io;
     bool called = false;
     {
@@ -102,7 +102,7 @@ TEST_P(asynchronous, the_backend_may_go_while_its_call_is_under_way) {
     EXPECT_TRUE(called);
 }
 
-TEST_P(asynchronous, a_deferred_operation_starts_when_it_is_asked_to) {
+TEST_P(asynchronous, a_deferred_operation_starts_when_it_is_launched) {
     asio::io_context io;
     auto operation = async_acquire(locks_, "k", {}, asio::deferred);
     EXPECT_FALSE(locks_.is_locked("k"));
@@ -144,13 +144,13 @@ TEST_P(asynchronous, a_cancelled_acquisition_is_granted_in_full_or_leaves_nothin
             EXPECT_TRUE(locks_.is_locked("k"));
             EXPECT_TRUE((*granted)->release().ok);
         } else {
-            // What was on its way already is released in the background.
+            // If the request was sent already, its lock is released in the background.
             EXPECT_TRUE(eventually([&] { return !locks_.is_locked("k"); }));
         }
     }
 }
 
-TEST_P(asynchronous, an_io_context_may_go_while_calls_are_under_way) {
+TEST_P(asynchronous, an_io_context_may_be_destroyed_during_calls) {
     auto owned = std::make_shared<int>(0);
     for (int round = 0; round < 20; ++round) {
         asio::io_context io;
@@ -161,7 +161,7 @@ TEST_P(asynchronous, an_io_context_may_go_while_calls_are_under_way) {
                           }));
         }
     }
-    // The handlers went with their contexts, and what was granted to them is given back.
+    // The handlers were destroyed with their contexts, and the locks granted to them are released.
     EXPECT_EQ(owned.use_count(), 1);
     for (int i = 0; i < 5; ++i) {
         EXPECT_TRUE(eventually([&] { return !locks_.is_locked("k" + std::to_string(i)); }));

@@ -1,4 +1,4 @@
-/// Many want one lock: threads, and whole processes.
+/// Contention for one lock among threads, and among processes.
 #include "contract/contract.hpp"
 #include "support/child_process.hpp"
 #include "support/temporary_folder.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 SYNCGUARD_CONTRACT(contention);
 
-TEST_P(contention, of_many_threads_at_most_one_holds_the_lock_and_fences_are_in_order) {
+TEST_P(contention, at_most_one_of_many_threads_holds_the_lock_and_fences_are_in_order) {
     constexpr int threads = 8;
     constexpr int grants_each = 15;
     std::atomic<int> inside{0};
@@ -53,7 +53,7 @@ TEST_P(contention, of_many_threads_at_most_one_holds_the_lock_and_fences_are_in_
     }
 }
 
-TEST_P(contention, of_many_concurrent_releases_exactly_one_succeeds) {
+TEST_P(contention, exactly_one_of_many_concurrent_releases_succeeds) {
     for (int round = 0; round < 10; ++round) {
         const auto id = take("k");
         std::atomic<int> succeeded{0};
@@ -69,8 +69,8 @@ TEST_P(contention, of_many_concurrent_releases_exactly_one_succeeds) {
     }
 }
 
-/// Adds one to a number in a file, in a way that loses updates unless it is done under a lock.
-/// Returns false if the resource has seen a greater fence.
+/// Adds one to a number in a file by a read and a write, which loses updates unless a lock protects
+/// them. Returns false if the resource has seen a greater fence.
 bool update_shared_file(const std::filesystem::path& path, const fence& token) {
     long count = 0;
     std::string seen;
@@ -86,7 +86,7 @@ class process_contention : public testing::TestWithParam<engine_kind> {
     std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
 };
 
-// A build with the memory engine alone has no store for it.
+// A build with the memory engine alone has no store that processes can share.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(process_contention);
 SYNCGUARD_RUN_ON_ENGINES(process_contention, shared_engines());
 

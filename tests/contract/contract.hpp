@@ -20,7 +20,7 @@ class contract : public testing::TestWithParam<std::tuple<engine_kind, api_form_
     any_result acquire(std::string_view key, milliseconds ttl = 30s, std::stop_token stop = {}) {
         return form_->acquire(locks_, key, {.ttl = ttl}, std::move(stop));
     }
-    /// Acquires and lets go of the lease: the lock stays.
+    /// Acquires a lock and detaches the lease: the lock stays.
     syncguard::lock_id take(std::string_view key, milliseconds ttl = 30s) {
         auto result = acquire(key, ttl);
         if (!result) throw std::runtime_error("the key is locked already");
@@ -47,7 +47,7 @@ class contract : public testing::TestWithParam<std::tuple<engine_kind, api_form_
     any_backend locks_ = fixture_->open();
 };
 
-/// Names a test after its engine, and its API form where it has one.
+/// Names a test after its engine and, if it has one, its API form.
 inline std::string name_of(
     const testing::TestParamInfo<std::tuple<engine_kind, api_form_kind>>& test) {
     return std::get<0>(test.param).name + "_" + std::get<1>(test.param).name;
@@ -64,7 +64,7 @@ inline std::string name_of(const testing::TestParamInfo<engine_kind>& test) {
                          testing::ValuesIn(syncguard::test::all_api_forms())), \
         [](const auto& test) { return syncguard::test::name_of(test); })
 
-/// The same with a fixture that adds nothing.
+/// The same, with a fixture that adds nothing to `contract`.
 #define SYNCGUARD_CONTRACT(fixture)                      \
     class fixture : public syncguard::test::contract {}; \
     SYNCGUARD_RUN_CONTRACT(fixture)

@@ -49,7 +49,7 @@ std::vector<engine_kind> all_engines() {
 #endif
     };
 #ifdef SYNCGUARD_WITH_FIRESTORE
-    // Where it is missing, the test that would start it says so.
+    // If the emulator is missing, the test that starts it reports that.
     if (firestore_can_be_tested()) {
         engines.push_back({"firestore", true, &make_firestore_fixture, false});
     }

@@ -1,5 +1,4 @@
-/// What an engine provides to be held to the contract. A new engine joins by adding one of these to
-/// `all_engines()`.
+/// Connects an engine to the contract suite. A new engine adds a fixture to `all_engines()`.
 #pragma once
 
 #include <syncguard/backend.hpp>
@@ -21,34 +20,34 @@ class engine_fixture {
     engine_fixture& operator=(const engine_fixture&) = delete;
     virtual ~engine_fixture() = default;
 
-    /// A handle on this store. Every call gives another handle on the same locks.
+    /// A handle on this store. Each call returns another handle on the same locks.
     [[nodiscard]] virtual any_backend open(backend_options options = {}) = 0;
 
-    /// The store's time, and a way to let it pass.
+    /// The store's time; `advance` moves it.
     [[nodiscard]] virtual unix_time now() const = 0;
     virtual void advance(milliseconds step) = 0;
 
-    /// How long after its end a lock is still respected: it lives until `expires_at + grace() -
-    /// 1ms` and is gone at `expires_at + grace()`.
+    /// How long after its expiry a lock still excludes others: it is live until `expires_at +
+    /// grace() - 1ms` and free at `expires_at + grace()`.
     [[nodiscard]] virtual milliseconds grace() const { return time_tolerance; }
 
-    /// What telemetry says of a mutation that comes after the end of its lock.
+    /// The reason that telemetry reports for a mutation after the expiry of its lock.
     [[nodiscard]] virtual failure_reason reason_after_expiry() const {
         return failure_reason::expired;
     }
 
-    /// Whether it takes keys that hold a NUL byte. Who does not refuses them.
+    /// Whether the engine accepts keys with a NUL byte. Other engines refuse such keys.
     [[nodiscard]] virtual bool stores_nul() const { return true; }
 
-    /// Puts a fence counter where years of use would have brought it. Before the key's first use.
+    /// Sets a fence counter, as if after years of use. To be called before the key's first use.
     virtual void set_fence_counter(const std::string& key, std::uint64_t counter) = 0;
 
-    /// Deletes the fence counter of a key, and keeps its lock stored beyond the lock's end. Returns
-    /// false if the store cannot lose a counter without the lock.
+    /// Deletes the fence counter of a key, and keeps its lock stored after the lock's expiry.
+    /// Returns false if the store cannot lose a counter without the lock.
     [[nodiscard]] virtual bool delete_fence_counter(const std::string& /*key*/) { return false; }
 
-    /// A URL for other processes, who share the store on the host's clock: from this call on, time
-    /// passes for them. Only for kinds that are shared.
+    /// A URL for other processes that share the store. From this call on the store's clock runs
+    /// with the host's. Only for kinds that are shared.
     [[nodiscard]] virtual std::string url() = 0;
 };
 
@@ -64,9 +63,9 @@ struct engine_kind {
     }
 };
 
-/// Where that engine is built.
+/// Each is defined only if its engine is built.
 [[nodiscard]] std::unique_ptr<engine_fixture> make_firestore_fixture();
-/// Whether there is a server for it.
+/// Whether there is an emulator for it.
 [[nodiscard]] bool firestore_can_be_tested();
 [[nodiscard]] std::unique_ptr<engine_fixture> make_postgres_fixture();
 [[nodiscard]] std::unique_ptr<engine_fixture> make_redis_fixture();
@@ -74,7 +73,7 @@ struct engine_kind {
 
 [[nodiscard]] std::vector<engine_kind> all_engines();
 
-/// Those that several processes can use at once.
+/// The engines whose store several processes can share.
 [[nodiscard]] std::vector<engine_kind> shared_engines();
 
 }  // namespace syncguard::test

@@ -1,4 +1,4 @@
-/// When a lock ends by itself: to the millisecond, and for every operation alike.
+/// When a lock expires: to the millisecond, and at the same time for every operation.
 #include "contract/contract.hpp"
 
 namespace syncguard::test {
@@ -6,7 +6,7 @@ namespace {
 
 SYNCGUARD_CONTRACT(expiry);
 
-TEST_P(expiry, a_lock_lives_through_its_ttl_and_the_grace_to_the_millisecond) {
+TEST_P(expiry, a_lock_is_live_for_its_ttl_and_the_grace_to_the_millisecond) {
     const auto id = take("k", 10s);
     fixture_->advance(10s + fixture_->grace() - 1ms);
     EXPECT_TRUE(is_locked("k"));
@@ -45,7 +45,7 @@ TEST_P(expiry, within_the_grace_the_owner_may_still_extend_and_release) {
     EXPECT_TRUE(release(second).ok);
 }
 
-TEST_P(expiry, after_a_takeover_the_former_owner_has_nothing) {
+TEST_P(expiry, after_a_takeover_the_former_owner_cannot_extend_or_release) {
     const auto former = take("k", 10s);
     fixture_->advance(10s + fixture_->grace());
     const auto owner = take("k", 10s);
@@ -66,8 +66,8 @@ TEST_P(expiry, extending_in_time_keeps_the_lock_for_ever) {
     }
 }
 
-/// A lease of a millisecond may be over before its answer arrives: that is told as a failure.
-TEST_P(expiry, the_shortest_ttl_is_granted_and_over_at_once) {
+/// A lease of a millisecond may expire before its answer arrives; the call then fails.
+TEST_P(expiry, the_shortest_ttl_is_granted_and_expires_at_once) {
     try {
         auto brief = acquire("brief", 1ms);
         ASSERT_TRUE(brief);

@@ -17,7 +17,7 @@ namespace {
 
 SYNCGUARD_CONTRACT(fences);
 
-TEST_P(fences, the_first_is_one_and_each_grant_is_greater_also_as_text) {
+TEST_P(fences, the_first_is_one_and_each_next_one_is_greater_also_as_text) {
     fence last;
     for (int i = 0; i < 20; ++i) {
         auto lease = acquire("k", 10s);
@@ -32,7 +32,7 @@ TEST_P(fences, the_first_is_one_and_each_grant_is_greater_also_as_text) {
     }
 }
 
-TEST_P(fences, they_go_on_after_expiry) {
+TEST_P(fences, continue_after_expiry) {
     const auto before = acquire("k", 10s);
     ASSERT_TRUE(before);
     fixture_->advance(10s + fixture_->grace());
@@ -43,7 +43,8 @@ TEST_P(fences, they_go_on_after_expiry) {
 
 class lost_counters : public contract {
   protected:
-    /// Leaves the expired lock of "k" with the fence 5 and without its counter.
+    /// Leaves an expired lock on "k" with the fence 5, without its counter. False if the store
+    /// cannot.
     bool lose_counter() {
         for (int i = 0; i < 4; ++i)
             (void)release(take("k"));
@@ -82,7 +83,7 @@ TEST_P(lost_counters, a_counter_beyond_the_fence_of_the_expired_lock_is_kept) {
     EXPECT_EQ(lease->fence().str(), "000000000000041");
 }
 
-TEST_P(fences, each_key_has_its_own) {
+TEST_P(fences, each_key_has_its_own_counter) {
     for (int i = 0; i < 5; ++i)
         ASSERT_TRUE(release(take("busy")).ok);
     auto other = acquire("quiet");
@@ -90,7 +91,7 @@ TEST_P(fences, each_key_has_its_own) {
     EXPECT_EQ(other->fence().str(), "000000000000001");
 }
 
-TEST_P(fences, a_contended_attempt_spends_none) {
+TEST_P(fences, a_contended_attempt_uses_none) {
     auto held = acquire("k");
     ASSERT_TRUE(held);
     for (int i = 0; i < 10; ++i)
@@ -110,7 +111,7 @@ TEST_P(fences, extending_keeps_the_token) {
 
 class fence_limits : public contract {
   protected:
-    /// A handle on a store whose counter for "k" stands at `counter`, collecting warnings.
+    /// A handle on a store whose counter for "k" is `counter`; collects warnings.
     any_backend with_counter(std::uint64_t counter) {
         fixture_->set_fence_counter("k", counter);
         return fixture_->open({.on_warning = [log = log_](std::string_view message) {
@@ -124,7 +125,7 @@ class fence_limits : public contract {
         return log_->warnings;
     }
 
-    // A fresh store: the one of the base class has been opened already.
+    // A new store: that of the base class has been opened already.
     void SetUp() override { fixture_ = std::get<0>(GetParam()).make(); }
 
     /// Handlers may be called after the test has ended.
@@ -137,13 +138,13 @@ class fence_limits : public contract {
 
 SYNCGUARD_RUN_CONTRACT(fence_limits);
 
-TEST_P(fence_limits, up_to_the_warning_mark_nothing_is_said) {
+TEST_P(fence_limits, up_to_the_warning_limit_there_is_no_warning) {
     const any_backend locks = with_counter(fence::warn_counter - 1);
     ASSERT_TRUE(form_->acquire(locks, "k", {}, {}));
     EXPECT_TRUE(warnings().empty());
 }
 
-TEST_P(fence_limits, beyond_the_warning_mark_each_grant_warns_without_naming_the_key) {
+TEST_P(fence_limits, beyond_the_warning_limit_each_grant_warns_without_naming_the_key) {
     const any_backend locks = with_counter(fence::warn_counter);
     auto lease = form_->acquire(locks, "k", {}, {});
     ASSERT_TRUE(lease);

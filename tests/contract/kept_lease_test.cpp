@@ -1,4 +1,4 @@
-/// Leases that are kept while other threads of the process do not run.
+/// Leases that are renewed while other threads of the process do not run.
 #include "contract/contract.hpp"
 #include "support/eventually.hpp"
 #include "support/loss_recorder.hpp"
@@ -79,7 +79,7 @@ class kept_lease : public testing::TestWithParam<engine_kind> {
     static constexpr milliseconds ttl = 3s;
     static inline const std::array<std::string, 2> wanted{"wanted:1", "wanted:2"};
 
-    /// Threads that wait for locks, each in its own call. They do nothing else.
+    /// Threads that do nothing but wait for a lock, each in its own call.
     std::vector<std::jthread> waiting_threads() {
         std::vector<std::jthread> threads;
         for (const auto& key : wanted) {
@@ -137,8 +137,8 @@ TEST_P(kept_lease, is_renewed_while_threads_that_waited_before_it_are_stopped_by
     ASSERT_TRUE(lease);
     lease->on_lost(losses_.handler());
     lease->keep_alive();
-    // The thread that performs the I/O hands over after its current step, at the latest for the
-    // first renewal.
+    // The leader hands the event loop over after its current step, at the latest at the first
+    // renewal.
     ASSERT_TRUE(eventually([&] { return lease->remaining() < ttl * 5 / 6; }));
     ASSERT_TRUE(eventually([&] { return lease->remaining() > ttl * 5 / 6; }));
     {

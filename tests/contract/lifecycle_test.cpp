@@ -1,4 +1,4 @@
-/// Acquire, release, extend, isLocked: what each does when nothing special happens.
+/// Acquire, release, extend, isLocked: the normal case of each.
 #include "contract/contract.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ TEST_P(lifecycle, a_held_key_is_locked_for_everyone_through_every_handle) {
     EXPECT_TRUE(form_->is_locked(other, "k", {}));
 }
 
-TEST_P(lifecycle, keys_do_not_disturb_each_other) {
+TEST_P(lifecycle, keys_are_independent) {
     auto a = acquire("a");
     auto b = acquire("b");
     ASSERT_TRUE(a);
@@ -71,7 +71,7 @@ TEST_P(lifecycle, an_old_id_never_frees_or_extends_the_next_owners_lock) {
     EXPECT_EQ(lookup_id(fresh)->expires_at, expiry);
 }
 
-TEST_P(lifecycle, extend_replaces_the_remaining_time_and_does_not_add_to_it) {
+TEST_P(lifecycle, extend_replaces_the_remaining_time_instead_of_adding_to_it) {
     const auto id = take("k", 30s);
     fixture_->advance(10s);
     const auto longer = extend(id, 60s);
@@ -105,7 +105,7 @@ TEST_P(lifecycle, a_lease_extends_and_releases_itself) {
     EXPECT_FALSE(is_locked("k"));
 }
 
-TEST_P(lifecycle, a_lease_that_learns_of_its_loss_is_invalid) {
+TEST_P(lifecycle, a_lease_is_invalid_after_it_has_found_its_loss) {
     auto lease = acquire("k", 60s);
     ASSERT_TRUE(lease);
     ASSERT_TRUE(release(lease->lock_id()).ok);
@@ -113,13 +113,13 @@ TEST_P(lifecycle, a_lease_that_learns_of_its_loss_is_invalid) {
     EXPECT_FALSE(lease->valid());
 }
 
-TEST_P(lifecycle, a_detached_lock_stays) {
+TEST_P(lifecycle, a_detached_lock_is_not_released) {
     const auto id = take("k");
     EXPECT_TRUE(is_locked("k"));
     EXPECT_TRUE(release(id).ok);
 }
 
-TEST_P(lifecycle, is_locked_leaves_the_expiry_alone) {
+TEST_P(lifecycle, is_locked_does_not_change_the_expiry) {
     const auto id = take("k", 30s);
     const auto before = lookup_id(id)->expires_at;
     fixture_->advance(5s);

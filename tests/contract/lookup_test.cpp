@@ -1,4 +1,4 @@
-/// Lookups tell the truth, change nothing, and reveal nothing that was not asked for.
+/// Lookups return the stored state, change nothing, and reveal only what was requested.
 #include "contract/contract.hpp"
 
 #include <syncguard/diagnostics.hpp>
@@ -14,7 +14,7 @@ TEST_P(lookups, a_free_key_and_an_unknown_id_have_no_information) {
     EXPECT_FALSE(lookup_id(lock_id::generate()));
 }
 
-TEST_P(lookups, key_and_id_lead_to_the_same_sanitised_information) {
+TEST_P(lookups, lookups_by_key_and_by_id_return_the_same_sanitised_information) {
     auto lease = acquire("secret-key", 30s);
     ASSERT_TRUE(lease);
     const auto by_key = lookup_key("secret-key");
@@ -48,7 +48,7 @@ TEST_P(lookups, extending_moves_the_expiry_and_not_the_time_of_acquisition) {
     EXPECT_EQ(info->expires_at, fixture_->now() + 30s);
 }
 
-TEST_P(lookups, looking_changes_nothing) {
+TEST_P(lookups, a_lookup_changes_nothing) {
     const auto id = take("k", 30s);
     const auto before = lookup_id(id);
     fixture_->advance(7s);
@@ -61,7 +61,7 @@ TEST_P(lookups, looking_changes_nothing) {
     EXPECT_EQ(lookup_id(id)->fence, before->fence);
 }
 
-TEST_P(lookups, the_helpers_ask_the_same_questions) {
+TEST_P(lookups, the_helpers_return_the_same_as_lookup) {
     const auto id = take("k");
     EXPECT_EQ(get_by_key(locks_, "k")->key_hash, hash_key("k"));
     EXPECT_EQ(get_by_id(locks_, id)->lock_id_hash, hash_key(id.str()));

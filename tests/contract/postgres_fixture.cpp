@@ -9,8 +9,8 @@ namespace syncguard::test {
 
 namespace {
 
-/// Starting a server takes longer than most tests: one serves all tests of a process, each with
-/// empty tables, unless its clock was set going.
+/// Starting a server takes longer than most tests. All tests of a process share this one, each with
+/// empty tables, unless a test has let its clock run.
 std::unique_ptr<postgres_server> kept_server;
 
 std::unique_ptr<postgres_server> fresh_server() {

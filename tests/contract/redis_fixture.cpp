@@ -19,7 +19,7 @@ class redis_fixture : public engine_fixture {
     }
     [[nodiscard]] unix_time now() const override { return server_.now(); }
     void advance(milliseconds step) override { server_.advance(step); }
-    // Redis itself removes a lock when its time is over, and nothing of it stays.
+    // Redis itself removes a lock when its TTL is over.
     [[nodiscard]] milliseconds grace() const override { return milliseconds(1); }
     [[nodiscard]] failure_reason reason_after_expiry() const override {
         return failure_reason::not_found;

@@ -1,4 +1,4 @@
-/// Telemetry tells of every operation on every engine, with the specified reasons.
+/// Telemetry reports every operation on every engine, with the specified reasons.
 #include "contract/contract.hpp"
 
 #include <syncguard/key.hpp>

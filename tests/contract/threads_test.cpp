@@ -1,4 +1,4 @@
-/// The threads that the library starts in the program of its user.
+/// The threads that the library starts in its user's program.
 #include "contract/contract.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -71,7 +71,7 @@ TEST_P(threads, of_the_library_have_names_and_leave_signals_to_the_program) {
     ASSERT_TRUE(lost);
     lost->on_lost([&](const loss&) { is_lost = true; });
     (void)lost->extend({.ttl = 50ms});
-    boost::asio::io_context io;  // otherwise Asio starts threads of its own for the handler
+    boost::asio::io_context io;  // otherwise Asio starts its own threads for the handler
     auto acquiring = async_acquire(locks, "held", {.ttl = 60s},
                                    boost::asio::bind_executor(io, boost::asio::use_future));
     io.run();
@@ -90,10 +90,10 @@ TEST_P(threads, of_the_library_have_names_and_leave_signals_to_the_program) {
         EXPECT_TRUE(name.starts_with("syncguard-")) << name;
         for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM, SIGPIPE})
             EXPECT_TRUE(blocks(task, signal)) << name << " gets signal " << signal;
-        // A signal of a crash is handled on the thread that crashed.
+        // Signals of a crash are handled on the thread that crashed.
         EXPECT_FALSE(blocks(task, SIGSEGV)) << name;
     }
-    // The thread of telemetry. The other threads may have been started by other tests of this
+    // At least the telemetry thread. The others may have been started by earlier tests of this
     // process.
     EXPECT_GE(started, 1);
 }

@@ -1,4 +1,4 @@
-/// Bad arguments and cancelled calls are refused before the store hears of them.
+/// Bad arguments and cancelled calls fail before a request reaches the store.
 #include "contract/contract.hpp"
 #include "support/counting_engine.hpp"
 #include "support/expect_error.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 SYNCGUARD_CONTRACT(validation);
 
-/// Counts what gets through to the engine.
+/// A handle that counts the requests that reach the engine.
 struct watched {
     explicit watched(const any_backend& backend)
         : engine(std::make_shared<counting_engine>(detail::access::core(backend).backing_engine())),

@@ -1,4 +1,4 @@
-/// Waiting for a lock: who waits is told when it becomes free.
+/// Waiting for a lock: waiting callers are notified when it becomes free.
 #include "contract/contract.hpp"
 #include "support/cancelled_thread.hpp"
 #include "support/counting_engine.hpp"
@@ -24,7 +24,7 @@ using std::chrono::steady_clock;
 
 class waiting : public testing::TestWithParam<engine_kind> {
   protected:
-    /// So rarely that a test which depends on it fails.
+    /// Retries so rarely that a test that depends on a retry fails.
     static lock_options hardly_ever_retrying(milliseconds timeout = 10min) {
         return {.ttl = 60s,
                 .timeout = timeout,
@@ -47,7 +47,7 @@ std::vector<engine_kind> stores_that_tell() {
 
 SYNCGUARD_RUN_ON_ENGINES(waiting, stores_that_tell());
 
-TEST_P(waiting, no_waiter_sleeps_through_its_pause_while_the_lock_changes_hands) {
+TEST_P(waiting, each_release_wakes_a_waiter_before_its_pause_ends) {
     constexpr int threads_each = 4;
     constexpr int turns = 10;
     const std::vector<any_backend> backends{fixture_->open(), fixture_->open(), fixture_->open()};
@@ -75,23 +75,23 @@ TEST_P(waiting, no_waiter_sleeps_through_its_pause_while_the_lock_changes_hands)
     EXPECT_LT(steady_clock::now() - begin, 2min) << "a waiter was not notified";
 }
 
-TEST_P(waiting, a_lock_that_was_waited_for_has_its_whole_life_before_it) {
+TEST_P(waiting, a_lock_granted_after_waiting_has_its_full_ttl) {
     const auto locks = fixture_->open();
     auto held = acquire_with_retries(locks, "k");
     const auto begin = steady_clock::now();
     std::jthread releasing([&] {
-        // The longer the waiting, the more would be missing.
+        // If the TTL counted from the start of the wait, this time would be missing.
         std::this_thread::sleep_for(300ms);
         held.release();
     });
     auto lease = acquire_with_retries(locks, "k", hardly_ever_retrying());
     const auto waited = steady_clock::now() - begin;
-    // Less the margin for the store's clock: 1 % of the TTL and 2 ms.
+    // The lease is shorter than its TTL by the drift margin: 1 % of the TTL and 2 ms.
     EXPECT_GT(lease.remaining(), 60s - 602ms - waited + 200ms);
     EXPECT_LE(lease.remaining(), 60s);
 }
 
-TEST_P(waiting, a_stop_request_ends_it_at_once_and_leaves_nothing_locked) {
+TEST_P(waiting, a_stop_request_ends_the_call_at_once_and_leaves_nothing_locked) {
     const auto locks = fixture_->open();
     const auto others = fixture_->open();
     auto held = acquire_with_retries(others, "k");
@@ -106,7 +106,7 @@ TEST_P(waiting, a_stop_request_ends_it_at_once_and_leaves_nothing_locked) {
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST_P(waiting, it_ends_when_its_time_is_over_and_the_lock_stays_with_its_owner) {
+TEST_P(waiting, ends_at_its_timeout_and_the_owner_keeps_the_lock) {
     const auto locks = fixture_->open();
     auto held = acquire_with_retries(fixture_->open(), "k");
     const auto begin = steady_clock::now();
@@ -117,18 +117,18 @@ TEST_P(waiting, it_ends_when_its_time_is_over_and_the_lock_stays_with_its_owner)
     EXPECT_TRUE(held.release().ok);
 }
 
-TEST_P(waiting, keys_do_not_disturb_each_other) {
+TEST_P(waiting, keys_are_independent) {
     const auto locks = fixture_->open();
     auto a = acquire_with_retries(locks, "a");
     auto b = acquire_with_retries(locks, "b");
     std::jthread for_a([&] { (void)acquire_with_retries(locks, "a", hardly_ever_retrying()); });
     b.release();
-    // Nobody who waits for "a" stands in its way.
+    // Callers that wait for "a" do not delay it.
     EXPECT_TRUE(acquire_with_retries(locks, "b", hardly_ever_retrying()).release().ok);
     a.release();
 }
 
-TEST_P(waiting, ends_when_the_lock_does_although_an_extension_has_shortened_it) {
+TEST_P(waiting, ends_when_the_lock_expires_although_an_extension_has_shortened_it) {
     const auto others = fixture_->open();
     const auto id = others.acquire("k", {.ttl = 60s})->detach();
     const auto inner = fixture_->open();
@@ -138,7 +138,7 @@ TEST_P(waiting, ends_when_the_lock_does_although_an_extension_has_shortened_it) 
     auto granted = std::async(std::launch::async, [&] {
         return acquire_with_retries(locks, "k", hardly_ever_retrying()).release().ok;
     });
-    // The first attempt, and the one that waits.
+    // The first attempt, and the attempt that waits.
     ASSERT_TRUE(eventually([&] { return counted->calls() == 2; }));
     EXPECT_TRUE(others.extend(id.str(), {.ttl = 1ms}).ok);
     fixture_->advance(2s);
@@ -163,7 +163,7 @@ TEST_P(waiting_without_notifications, ends_by_the_next_retry) {
 /// If the store sends notifications, waiters queue behind the first one; otherwise each makes its
 /// own attempts.
 TEST_P(waiting_without_notifications,
-       one_that_came_later_is_not_kept_by_one_that_pauses_for_longer) {
+       a_later_caller_is_not_delayed_by_an_earlier_one_with_a_longer_pause) {
     const auto locks = fixture_->open();
     const auto id = locks.acquire("k", {.ttl = 60s})->detach();
     std::stop_source stop;
@@ -186,7 +186,7 @@ TEST_P(waiting_without_notifications,
 class cancelled_thread : public waiting {};
 SYNCGUARD_RUN_ON_ENGINES(cancelled_thread, all_engines());
 
-TEST_P(cancelled_thread, ends_behind_the_call_in_which_it_waits_and_releases_its_lock) {
+TEST_P(cancelled_thread, ends_after_its_waiting_call_has_returned_and_releases_its_lock) {
     const auto locks = fixture_->open();
     auto held = acquire_with_retries(fixture_->open(), "k");
     std::atomic<bool> has_begun{false};
@@ -208,13 +208,13 @@ TEST_P(cancelled_thread, ends_behind_the_call_in_which_it_waits_and_releases_its
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST_P(cancelled_thread, ends_behind_the_call_that_releases_its_lock) {
+TEST_P(cancelled_thread, ends_after_the_call_that_releases_its_lock) {
     const auto locks = fixture_->open({.dispose_timeout = 1min});
     EXPECT_TRUE(returns_on_cancelled_thread([&] { lock(locks, "k", [] {}); }));
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST_P(cancelled_thread, ends_behind_the_asynchronous_call_that_it_begins) {
+TEST_P(cancelled_thread, ends_after_the_asynchronous_call_that_it_begins) {
     const auto locks = fixture_->open();
     const auto granted = std::make_shared<std::promise<bool>>();
     EXPECT_TRUE(returns_on_cancelled_thread([&] {
@@ -225,7 +225,7 @@ TEST_P(cancelled_thread, ends_behind_the_asynchronous_call_that_it_begins) {
     EXPECT_TRUE(granted->get_future().get());
 }
 
-TEST_P(cancelled_thread, ends_behind_its_request_that_a_waiting_call_stop) {
+TEST_P(cancelled_thread, ends_after_its_stop_request_to_a_waiting_call) {
     const auto held = acquire_with_retries(fixture_->open(), "k");
     const auto inner = fixture_->open();
     const auto engine = detail::access::core(inner).backing_engine();
@@ -237,7 +237,7 @@ TEST_P(cancelled_thread, ends_behind_its_request_that_a_waiting_call_stop) {
         options.stop = stop.get_token();
         expect_error(error_code::aborted, [&] { (void)acquire_with_retries(locks, "k", options); });
     });
-    // Where the store tells of releases, the second attempt lingers.
+    // If the store sends notifications, the second attempt waits for one.
     const auto attempts = engine->supports_waiting() ? 2 : 1;
     EXPECT_TRUE(eventually([&] { return counted->calls() == attempts; }));
     EXPECT_TRUE(returns_on_cancelled_thread([&] { stop.request_stop(); }));

@@ -1,4 +1,4 @@
-/// Handlers of asynchronous calls whose execution context is destroyed, or cannot take them.
+/// Handlers of asynchronous calls whose execution context is destroyed, or refuses them.
 #include "support/eventually.hpp"
 #include "support/scripted_engine.hpp"
 
@@ -57,7 +57,7 @@ class late_releases {
         }));
 };
 
-/// Begins to release a lock when it is destroyed.
+/// Begins to release a lock in its destructor.
 class releaser {
   public:
     releaser(const any_backend& locks, std::string lock_id, asio::io_context& io,
@@ -87,7 +87,7 @@ asio::awaitable<void> hold_for_ever(const any_backend& locks, std::string lock_i
     co_await timer.async_wait(asio::use_awaitable);
 }
 
-/// A coroutine that waits for a timer goes with its context.
+/// The context destroys a coroutine that waits for a timer.
 void destroy_a_context_that_holds(std::string lock_id, const std::shared_ptr<int>& owned,
                                   bool has_had_calls, const any_backend& locks) {
     const auto io = std::make_unique<asio::io_context>();
@@ -100,7 +100,7 @@ void destroy_a_context_that_holds(std::string lock_id, const std::shared_ptr<int
 
 class dying_context : public testing::TestWithParam<bool> {};
 
-TEST_P(dying_context, a_call_that_is_begun_by_its_destruction_reaches_the_store_without_handler) {
+TEST_P(dying_context, a_call_begun_during_its_destruction_reaches_the_store_without_a_handler) {
     late_releases store;
     const auto owned = std::make_shared<int>(0);
     auto lease = store.locks().acquire("k");
@@ -121,7 +121,7 @@ struct refusing_executor {
     void execute(Function&& /*work*/) const {
         throw std::runtime_error("this executor takes no work");
     }
-    // NOLINTNEXTLINE(readability-named-parameter): a property
+    // NOLINTNEXTLINE(readability-named-parameter): the type is a property
     static constexpr asio::execution::blocking_t query(asio::execution::blocking_t) noexcept {
         return asio::execution::blocking.never;
     }
@@ -133,7 +133,7 @@ struct refusing_executor {
     }
 };
 
-TEST(handler, that_its_executor_refuses_is_destroyed_and_what_it_acquired_is_released) {
+TEST(handler, that_its_executor_refuses_is_destroyed_and_its_lock_is_released) {
     late_releases store;
     const auto owned = std::make_shared<int>(0);
     async_acquire(store.locks(), "k", {},

@@ -17,7 +17,7 @@ std::string refusal(const std::string& url) {
     return failure ? failure->what() : "";
 }
 
-TEST(connecting, what_is_unknown_is_named) {
+TEST(connecting, the_error_names_the_unknown_part) {
     EXPECT_NE(refusal("etcd://host").find("'etcd:'"), std::string::npos);
     EXPECT_NE(refusal("memory:?a=b").find("'a'"), std::string::npos);
     EXPECT_NE(refusal("memory:?flag").find("name=value"), std::string::npos);

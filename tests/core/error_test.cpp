@@ -31,7 +31,7 @@ TEST(errors, codes_are_spelled_as_specified) {
     EXPECT_EQ(to_string(error_code::internal), "Internal");
 }
 
-/// What `action` throws, while the caller handles an exception of its own.
+/// Returns what `action` throws while the caller handles another exception.
 std::optional<lock_error> thrown_while_handling_another(const std::function<void()>& action) {
     try {
         throw std::out_of_range("the caller's own");
@@ -84,7 +84,7 @@ TEST(errors, a_failure_of_unknown_kind_is_the_cause_of_its_error) {
     EXPECT_EQ(text_of_cause(*failed), "broken");
 }
 
-TEST(errors, the_cause_that_an_engine_names_stays_with_its_error_in_every_form) {
+TEST(errors, the_cause_set_by_an_engine_is_kept_in_every_api_form) {
     const auto broken = failing_with([] {
         throw lock_error(error_code::service_unavailable, "unplugged", {},
                          std::make_exception_ptr(std::runtime_error("the cable")));
@@ -100,7 +100,7 @@ TEST(errors, the_cause_that_an_engine_names_stays_with_its_error_in_every_form) 
     EXPECT_EQ(text_of_cause(*asynchronous), "the cable");
 }
 
-TEST(errors, waiting_in_vain_names_the_last_failure_and_not_that_of_the_caller) {
+TEST(errors, an_acquisition_timeout_names_the_last_failure_and_not_that_of_the_caller) {
     const auto silent = failing_with([] {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than the caller waits
         throw lock_error(error_code::network_timeout, "no answer");

@@ -19,20 +19,20 @@ TEST(fence, text_order_is_number_order) {
     }
 }
 
-TEST(fence, anything_but_fifteen_digits_is_not_a_fence) {
+TEST(fence, only_fifteen_digits_are_a_fence) {
     for (const char* text : {"", "1", "00000000000001", "0000000000000001", "00000000000000a",
                              "-00000000000001", " 00000000000001"}) {
         EXPECT_FALSE(fence::parse(text)) << text;
     }
 }
 
-TEST(fence, it_prints_as_its_text) {
+TEST(fence, prints_as_its_text) {
     std::ostringstream out;
     out << fence::from_counter(42);
     EXPECT_EQ(out.str(), "000000000000042");
 }
 
-// ADR-008: whether there is a fence is known when the program is compiled.
+// ADR-008: whether there is a fence is known at compile time.
 struct without_fences {
     static constexpr bool supports_fencing = false;
 };

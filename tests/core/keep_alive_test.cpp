@@ -1,4 +1,4 @@
-/// Renewal by one scheduler, and the way a loss is told, over stores that do as a test says.
+/// Renewal by one scheduler, and the reporting of losses, over scripted stores.
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/loss_recorder.hpp"
@@ -73,7 +73,7 @@ TEST(keep_alive, can_renew_with_another_ttl) {
     expect_error(error_code::invalid_argument, [&] { lease.keep_alive({.ttl = max_ttl + 1ms}); });
 }
 
-TEST(keep_alive, retries_what_fails_until_it_succeeds) {
+TEST(keep_alive, retries_a_failed_renewal_until_it_succeeds) {
     std::atomic<bool> plugged{false};
     scripted_extensions store([&](const extend_request& extend) {
         return plugged ? go_on(extend) : unreachable(extend);
@@ -101,7 +101,7 @@ TEST(keep_alive, ends_with_the_lease) {
         EXPECT_TRUE(eventually([&] { return store.extends() >= 1; }));
         EXPECT_TRUE(lease.release().ok);
         const int before = store.extends();
-        // Another lease shows that its time would have come.
+        // When this other lease has expired, a renewal of the first would have been due.
         auto other = store.acquire(2s);
         loss_recorder end;
         other.on_lost(end.handler());
@@ -124,12 +124,12 @@ TEST(keep_alive, detaching_ends_it_too) {
     auto other = store.acquire(2s);
     other.on_lost(end.handler());
     EXPECT_TRUE(eventually([&] { return end.any(); }));
-    // One may have been on its way.
+    // One renewal may have been under way.
     EXPECT_LE(store.extends(), before + 1);
     EXPECT_FALSE(losses.any());
 }
 
-TEST(keep_alive, does_nothing_on_a_lease_that_is_not_held_any_more) {
+TEST(keep_alive, does_nothing_on_a_lease_that_is_no_longer_held) {
     scripted_extensions store(go_on);
     loss_recorder losses;
     auto lease = store.acquire(2s);
@@ -138,14 +138,14 @@ TEST(keep_alive, does_nothing_on_a_lease_that_is_not_held_any_more) {
     lease.on_lost(losses.handler());
     EXPECT_FALSE(lease.stop_token().stop_requested());
     EXPECT_FALSE(lease.valid());
-    // This one is due later than the first would have been.
+    // The renewal of this lease is due later than that of the first.
     auto other = store.acquire(2s);
     other.keep_alive({.ttl = 1h});
     EXPECT_TRUE(eventually([&] { return store.extends() == 1; }));
     EXPECT_FALSE(losses.any());
 }
 
-TEST(keep_alive, of_a_thousand_leases_needs_no_thread_each) {
+TEST(keep_alive, of_a_thousand_leases_needs_no_thread_for_each) {
     const auto threads = [] {
         return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
     };
@@ -179,7 +179,7 @@ TEST(keep_alive, of_a_lease_from_an_asynchronous_call_is_the_same) {
     EXPECT_FALSE(acquired->stop_token().stop_requested());
 }
 
-TEST(keep_alive, goes_on_beside_an_extension_that_hangs) {
+TEST(keep_alive, continues_while_an_extension_hangs) {
     std::promise<void> answer;
     auto answered = answer.get_future().share();
     std::atomic<bool> hangs{false};
@@ -200,7 +200,7 @@ TEST(keep_alive, goes_on_beside_an_extension_that_hangs) {
     EXPECT_TRUE(eventually([&] { return lease_clock::now() > began + 5s || losses.any(); }));
     EXPECT_FALSE(losses.any());
     EXPECT_TRUE(lease.valid());
-    // A renewal for each third of the time, not one for each round trip.
+    // One renewal for each third of the TTL, not one for each round trip.
     EXPECT_GE(store.extends(), 6);
     EXPECT_LE(store.extends(), 15);
     answer.set_value();
@@ -218,7 +218,7 @@ TEST(loss, is_reported_once_when_the_deadline_passes_with_the_last_failure_as_it
     EXPECT_FALSE(lease.valid());
     EXPECT_EQ(losses.first().event.reason, loss_reason::expired);
     EXPECT_EQ(text_of(losses.first().event.cause), "unplugged");
-    // The store may still have it.
+    // The store may still have the lock.
     EXPECT_TRUE(lease.release().ok);
     EXPECT_EQ(losses.losses().size(), 1U);
 }
@@ -249,7 +249,7 @@ TEST(loss, is_reported_at_once_when_a_renewal_finds_the_lock_gone) {
     EXPECT_EQ(store.extends(), 1);
 }
 
-TEST(loss, that_an_extension_by_hand_finds_is_reported_too) {
+TEST(loss, found_by_a_manual_extension_is_reported_too) {
     scripted_extensions store(gone);
     loss_recorder losses;
     auto lease = store.acquire(30s);
@@ -273,7 +273,7 @@ TEST(loss, that_happened_before_is_reported_at_once) {
         EXPECT_EQ(first.first().event.reason,
                   found_gone ? loss_reason::not_held : loss_reason::expired);
         EXPECT_TRUE(lease.stop_token().stop_requested());
-        // Another handler learns it as well.
+        // A second handler is called as well.
         loss_recorder second;
         lease.on_lost(second.handler());
         EXPECT_TRUE(eventually([&] { return second.any(); }));
@@ -281,7 +281,7 @@ TEST(loss, that_happened_before_is_reported_at_once) {
     }
 }
 
-TEST(loss, goes_by_the_deadline_that_an_extension_by_hand_has_set) {
+TEST(loss, uses_the_deadline_set_by_a_manual_extension) {
     scripted_extensions store(go_on);
     loss_recorder losses;
     auto longer = store.acquire(200ms);
@@ -296,7 +296,7 @@ TEST(loss, goes_by_the_deadline_that_an_extension_by_hand_has_set) {
     EXPECT_TRUE(longer.valid());
 }
 
-TEST(loss, is_final_although_an_extension_succeeds_late) {
+TEST(loss, is_final_even_if_an_extension_succeeds_late) {
     std::promise<void> under_way;
     std::promise<void> answer;
     auto answered = answer.get_future().share();
@@ -347,7 +347,7 @@ TEST(loss, is_not_reported_for_a_lease_that_is_released_while_a_renewal_is_under
     }
 }
 
-TEST(loss, handlers_that_throw_disturb_no_other_handler) {
+TEST(loss, handlers_that_throw_do_not_affect_other_handlers) {
     scripted_extensions store(go_on);
     auto bad = store.acquire(20ms);
     auto good = store.acquire(100ms);
@@ -379,7 +379,7 @@ TEST(loss, a_handler_that_blocks_delays_neither_renewals_nor_the_losses_of_other
     release.set_value();
 }
 
-TEST(loss, a_handler_waits_for_none_of_other_leases_and_no_stop_token_does) {
+TEST(loss, handlers_and_stop_tokens_do_not_wait_for_handlers_of_other_leases) {
     scripted_extensions store(go_on);
     constexpr int many = 20;
     std::promise<void> release;
@@ -405,7 +405,7 @@ TEST(loss, a_handler_waits_for_none_of_other_leases_and_no_stop_token_does) {
     release.set_value();
 }
 
-TEST(loss, stop_callbacks_that_block_keep_no_other_loss_from_being_reported) {
+TEST(loss, stop_callbacks_that_block_do_not_delay_reports_of_other_losses) {
     scripted_extensions store(go_on);
     std::promise<void> release;
     auto released = release.get_future().share();
@@ -426,7 +426,7 @@ TEST(loss, stop_callbacks_that_block_keep_no_other_loss_from_being_reported) {
 /// Blocks the thread that schedules renewals, until leases are overdue.
 class stalled_schedule {
   public:
-    /// Blocks it until `deadline` has passed.
+    /// Blocks the thread until `deadline` has passed.
     explicit stalled_schedule(lease_clock::time_point deadline)
         : stalling_(any_backend(std::make_shared<stalling_engine>(deadline))
                         .acquire("k", {.ttl = 300ms})) {
@@ -522,7 +522,7 @@ TEST(loss, handlers_that_destroy_each_others_leases_do_not_wait_for_each_other) 
     EXPECT_TRUE(is_told);
     EXPECT_TRUE(all_ended);
     if (all_ended) return;
-    // The threads of these handlers wait for ever.
+    // The threads of these handlers wait for ever and use these objects: leak them.
     for (auto& each : pairs)
         (void)each.release();
     (void)other.release();
@@ -546,7 +546,7 @@ TEST(loss, that_was_not_reported_before_the_end_of_the_lease_is_not_reported_aft
     EXPECT_EQ(late, 0);
 }
 
-/// Grants everything. Its asynchronous calls are answered before `start` returns.
+/// Grants everything. Answers asynchronous calls before `async_execute` returns.
 class inline_engine : public engine {
   public:
     struct observer {
@@ -582,14 +582,14 @@ TEST(keep_alive, never_destroys_a_store_on_the_thread_that_schedules_renewals) {
             destroyed_on.set_value(std::this_thread::get_id());
         }})).acquire("k", {.ttl = 900ms});
     std::atomic<bool> destroyed{false};
-    // Its renewal comes later in the same turn of the scheduler.
+    // Renewed later in the same round of the scheduler.
     auto second =
         any_backend(std::make_shared<inline_engine>(inline_engine::observer{.on_renewal = [&] {
             if (destroyed.exchange(true)) return;
             scheduler = std::this_thread::get_id();
             owned = {};
         }})).acquire("k", {.ttl = 1000ms});
-    // Both renewals are due when the scheduler goes on.
+    // Both renewals are due when the scheduler continues.
     const stalled_schedule stalled(lease_clock::now() + 400ms);
     owned->keep_alive();
     second->keep_alive();
@@ -632,7 +632,7 @@ TEST(loss, a_handler_may_release_or_destroy_the_lease) {
     EXPECT_TRUE(done.get_future().get());
 }
 
-TEST(loss, what_a_handler_holds_is_let_go_of_with_the_lease) {
+TEST(loss, a_handler_is_destroyed_with_its_lease) {
     scripted_extensions store(go_on);
     auto held = std::make_shared<int>(0);
     {

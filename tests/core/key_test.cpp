@@ -22,12 +22,12 @@ TEST(keys, the_limit_counts_bytes_of_the_normal_form) {
     EXPECT_EQ(normalize_and_validate_key(decomposed).size(), 510U);
 }
 
-TEST(keys, enormous_ones_are_refused_without_being_normalised) {
+TEST(keys, very_long_ones_are_refused_without_being_normalised) {
     const std::string enormous(64'000'000, 'x');
     expect_error(error_code::invalid_argument, [&] { (void)normalize_and_validate_key(enormous); });
 }
 
-TEST(keys, nul_is_a_character_like_others) {
+TEST(keys, nul_is_an_ordinary_character) {
     using namespace std::string_literals;
     EXPECT_EQ(normalize_and_validate_key("a\0b"s), "a\0b"s);
     EXPECT_NE(hash_key("a\0b"s), hash_key("a\0c"s));
@@ -101,7 +101,7 @@ TEST(normal_form, is_nfc_by_the_conformance_test_of_unicode) {
             EXPECT_EQ(normalize_and_validate_key(columns[i]), columns[3]) << line;
         if (part_1) listed.insert(columns[0]);
     }
-    // All that Part 1 does not list are normalised already.
+    // All characters that Part 1 does not list are normalised already.
     for (unsigned code_point = 1; code_point <= 0x10FFFF; ++code_point) {
         if (code_point >= 0xD800 && code_point <= 0xDFFF) continue;
         std::string text;

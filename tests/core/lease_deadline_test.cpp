@@ -1,4 +1,4 @@
-/// Until when a lease may rely on its lock, for every order in which a store may execute
+/// The time until which a lease may rely on its lock, for every order in which a store may execute
 /// extensions.
 #include "support/test_seed.hpp"
 
@@ -21,12 +21,12 @@ using detail::lease_deadline;
 constexpr double drift = 0.01;
 const lease_clock::time_point start{1000s};
 
-/// When a TTL that begins at `sent_at` ends for the lease.
+/// The deadline of a lease whose TTL begins at `sent_at`.
 lease_clock::time_point end_of(lease_clock::time_point sent_at, milliseconds ttl) {
     return sent_at + ttl - drift_margin(ttl, drift);
 }
 
-TEST(drift_margin_test, is_a_part_of_the_ttl_and_two_milliseconds_and_at_most_half_of_it) {
+TEST(drift_margin_test, is_a_fraction_of_the_ttl_plus_two_milliseconds_and_at_most_half_the_ttl) {
     EXPECT_EQ(drift_margin(30s, 0.01), 302ms);
     EXPECT_EQ(drift_margin(5s, 0.08), 402ms);
     EXPECT_EQ(drift_margin(1ms, 0.01), 500us);
@@ -61,7 +61,8 @@ TEST(lease_deadline_test, an_unknown_extension_may_follow_every_later_one) {
     lease.mark_unknown(lease.send(start + 1s, 10s));
     const auto later = lease.send(start + 5s, 30s);
     lease.acknowledge(later, start + 6s);
-    // Executed after the later one, it ends the lock ten seconds after that, not before.
+    // If the store executes the unknown extension after the later one, the lock ends ten seconds
+    // after that, not earlier.
     EXPECT_EQ(lease.deadline(), end_of(start + 5s, 10s));
     EXPECT_EQ(lease.renewed_at(), start + 5s);
 }
@@ -73,14 +74,14 @@ TEST(lease_deadline_test,
     EXPECT_EQ(lease.deadline(), end_of(start + 1s, 500ms));
     lease.mark_failed(lease.send(start + 1s + 100ms, 10s), start + 1s + 200ms);
     EXPECT_EQ(lease.deadline(), end_of(start + 1s, 500ms));
-    // Sent before the first one failed: that one may follow it.
+    // Sent before the first extension failed: the store may execute the first after this one.
     lease.acknowledge(lease.send(start + 1s + 300ms, 20s), start + 1s + 400ms);
     EXPECT_EQ(lease.deadline(), end_of(start + 1s + 300ms, 500ms));
     lease.acknowledge(lease.send(start + 2s + 1ms, 20s), start + 3s);
     EXPECT_EQ(lease.deadline(), end_of(start + 2s + 1ms, 20s));
 }
 
-TEST(lease_deadline_test, of_overlapping_extensions_the_shorter_one_counts_until_another_follows) {
+TEST(lease_deadline_test, the_shorter_of_overlapping_extensions_counts_until_another_one_follows) {
     lease_deadline lease(start, 1s, drift);
     const auto brief = lease.send(start + 100ms, 5s);
     const auto lengthy = lease.send(start + 200ms, 60s);
@@ -102,7 +103,7 @@ TEST(lease_deadline_test,
     EXPECT_EQ(lease.deadline(), end_of(start + 2s, 5s));
 }
 
-TEST(lease_deadline_test, one_that_hangs_limits_renewals_by_its_own_ttl_only) {
+TEST(lease_deadline_test, a_hanging_extension_limits_renewals_only_by_its_own_ttl) {
     lease_deadline lease(start, 2s, drift);
     (void)lease.send(start + 100ms, 1900ms);
     for (auto now = start + 700ms; now < start + 1h; now += 700ms) {
@@ -112,9 +113,9 @@ TEST(lease_deadline_test, one_that_hangs_limits_renewals_by_its_own_ttl_only) {
     }
 }
 
-/// A store that executes every extension once or never, at any time after its sending; an answered
-/// one before its answer. If it `is_ordered`, it executes none whose call had failed before another
-/// one was sent that has been executed.
+/// A store that executes each extension once or never, at any time after it was sent; before its
+/// answer if it is answered. If `is_ordered`, an extension is no longer executed once the store has
+/// executed another one that was sent after the first had failed.
 struct simulated_store {
     struct extension {
         lease_deadline::ticket id;
@@ -133,7 +134,7 @@ struct simulated_store {
         for (auto& other : extensions) {
             if (is_ordered && other.failed_at < chosen.sent_at) other.can_be_executed = false;
         }
-        // Its clock runs one per cent fast.
+        // The store's clock runs one per cent fast.
         expires_at =
             now + std::chrono::duration_cast<lease_clock::duration>(
                       std::chrono::duration<double, lease_clock::period>(chosen.ttl) / 1.01);
@@ -165,7 +166,7 @@ TEST_P(lease_deadline_of_a_store, never_exceeds_the_locks_end_whatever_order_it_
         store.execute(acquisition, now);
         for (int step = 0; step < 40; ++step) {
             now += milliseconds(pick(20));
-            // The lease is over: what follows does not concern it.
+            // The lease has ended: later steps do not matter to it.
             if (now >= lease.deadline()) break;
             if (store.extensions.empty() || pick(3) == 0) {
                 const milliseconds asked(20 + pick(500));
@@ -195,7 +196,7 @@ TEST_P(lease_deadline_of_a_store, never_exceeds_the_locks_end_whatever_order_it_
             ASSERT_LE(lease.deadline(), store.expires_at) << "run " << run << ", step " << step;
         }
     }
-    // The bound is of use, too.
+    // The deadline is not just safe but also useful: many leases were extended.
     EXPECT_GT(extended_leases, 10'000U);
 }
 

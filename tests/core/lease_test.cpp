@@ -53,7 +53,7 @@ TEST(lease, an_exception_releases) {
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST(lease, moving_hands_the_lock_on_and_assigning_releases_the_former) {
+TEST(lease, moving_transfers_the_lock_and_assigning_releases_the_previous_one) {
     const memory::backend locks;
     auto a = *locks.acquire("a");
     auto b = *locks.acquire("b");
@@ -62,24 +62,24 @@ TEST(lease, moving_hands_the_lock_on_and_assigning_releases_the_former) {
     EXPECT_FALSE(locks.is_locked("a"));
     EXPECT_TRUE(locks.is_locked("b"));
     EXPECT_EQ(a.key(), "b");
-    EXPECT_FALSE(b.valid());  // NOLINT(bugprone-use-after-move): an empty lease says so
+    EXPECT_FALSE(b.valid());  // NOLINT(bugprone-use-after-move): moved-from leases are empty
     EXPECT_EQ(b.remaining(), 0ms);
 }
 
-TEST(lease, it_may_outlive_its_backend) {
+TEST(lease, may_outlive_its_backend) {
     auto lease = [] { return memory::backend().acquire("k"); }();
     ASSERT_TRUE(lease);
     EXPECT_TRUE(lease->extend().ok);
     EXPECT_TRUE(lease->release().ok);
 }
 
-TEST(lease, its_own_time_runs_out_whatever_the_store_says) {
+TEST(lease, expires_by_its_own_clock_even_if_the_store_keeps_the_lock) {
     const memory::backend locks;
     auto lease = locks.acquire("k", {.ttl = 20ms});
     ASSERT_TRUE(lease);
     EXPECT_TRUE(eventually([&] { return !lease->valid(); }));
     EXPECT_EQ(lease->remaining(), 0ms);
-    // The store grants another second to clocks; the lease does not rely on it.
+    // The store tolerates a second of clock difference; the lease does not rely on it.
     EXPECT_TRUE(locks.is_locked("k"));
 }
 
@@ -104,7 +104,7 @@ TEST(lease, in_a_forked_child_it_is_invalid_and_releases_nothing) {
     child_process child([&] {
         if (lease->valid() || lease->release().ok || lease->extend().ok) return 1;
         { auto gone = std::move(*lease); }
-        // The child's copy of the store shows what the child did to it: nothing.
+        // The child's copy of the store shows that the child has not released the lock.
         return locks.is_locked("k") ? 0 : 2;
     });
     EXPECT_EQ(child.wait(), 0);
@@ -112,7 +112,7 @@ TEST(lease, in_a_forked_child_it_is_invalid_and_releases_nothing) {
     EXPECT_TRUE(lease->release().ok);
 }
 
-/// A store that grants everything and fails to release.
+/// A store that grants every lock and fails to release it.
 std::shared_ptr<engine> failing_release(error_code code, const std::string& message) {
     return std::make_shared<scripted_engine>(
         [=](const request& req, const call_limits&) -> outcome {
@@ -136,7 +136,7 @@ TEST(lease, a_release_that_fails_in_the_destructor_goes_to_the_backends_handler)
     EXPECT_EQ(reports[0], "ServiceUnavailable|unplugged|k|disposal");
 }
 
-TEST(lease, a_handler_of_its_own_takes_precedence) {
+TEST(lease, the_handler_of_the_lease_takes_precedence) {
     int backends = 0;
     int own = 0;
     const any_backend locks(failing_release(error_code::internal, "no"),
@@ -149,7 +149,7 @@ TEST(lease, a_handler_of_its_own_takes_precedence) {
     EXPECT_EQ(own, 1);
 }
 
-TEST(lease, after_a_failed_release_its_outcome_is_unknown_and_the_destructor_tries_again) {
+TEST(lease, after_a_failed_release_the_outcome_is_unknown_and_the_destructor_retries) {
     std::atomic<int> attempts{0};
     auto store =
         std::make_shared<scripted_engine>([&](const request& req, const call_limits&) -> outcome {
@@ -167,7 +167,7 @@ TEST(lease, after_a_failed_release_its_outcome_is_unknown_and_the_destructor_tri
     EXPECT_EQ(attempts, 2);
 }
 
-TEST(lease, what_was_found_gone_stays_gone_although_a_release_fails_at_the_same_time) {
+TEST(lease, a_lock_found_gone_stays_gone_even_if_a_release_fails_at_the_same_time) {
     std::promise<void> release_is_under_way;
     std::promise<void> let_it_fail;
     auto blocked = let_it_fail.get_future().share();
@@ -195,7 +195,7 @@ TEST(lease, what_was_found_gone_stays_gone_although_a_release_fails_at_the_same_
     EXPECT_FALSE(lease->release().ok);
 }
 
-TEST(lease, of_extensions_that_overlap_the_shorter_one_counts) {
+TEST(lease, the_shorter_of_overlapping_extensions_counts) {
     for (const bool long_one_ends_last : {false, true}) {
         std::map<milliseconds, std::promise<void>> begun;
         std::map<milliseconds, std::promise<void>> finish;
@@ -260,11 +260,11 @@ TEST(lease, an_extension_of_unknown_outcome_limits_it_until_its_end) {
     expect_error(error_code::network_timeout, [&] { (void)lease.extend({.ttl = 20s}); });
     EXPECT_LE(lease.remaining(), 20s);
     fails = false;
-    // The store may execute the lost one after this one.
+    // The store may execute the lost extension after this one.
     EXPECT_TRUE(lease.extend({.ttl = 60s}).ok);
     EXPECT_LE(lease.remaining(), 20s);
     EXPECT_GT(lease.remaining(), 15s);
-    // It does not make a shorter one longer.
+    // The lost extension does not lengthen a shorter one.
     EXPECT_TRUE(lease.extend({.ttl = 5s}).ok);
     EXPECT_LE(lease.remaining(), 5s);
 }
@@ -298,7 +298,7 @@ TEST(lease, an_answer_after_its_end_does_not_revive_it) {
     EXPECT_FALSE(lease.valid());
 }
 
-TEST(lease, ends_before_a_store_whose_clock_runs_faster_can_let_the_lock_expire) {
+TEST(lease, ends_before_a_store_with_a_faster_clock_expires_the_lock) {
     for (const double drift : {0.01, 0.08, 0.5}) {
         const any_backend locks(
             std::make_shared<scripted_engine>([](const request&, const call_limits&) {
@@ -319,7 +319,7 @@ TEST(lease, ends_before_a_store_whose_clock_runs_faster_can_let_the_lock_expire)
     }
 }
 
-/// Counts releases. The first one waits, and fails when the test lets it, or is cancelled.
+/// Counts releases. The first one waits, and fails when it is cancelled or the test lets it fail.
 class first_release_fails {
   public:
     [[nodiscard]] any_backend backend(backend_options options = {}) {
@@ -411,7 +411,7 @@ TEST(lease, in_a_child_that_ran_no_fork_handlers_it_is_invalid_and_releases_noth
                       if (failure.code() != error_code::internal) return 3;
                   }
                   locks.reset();
-                  // A new one is a backend of this process.
+                  // A new backend belongs to this process.
                   const memory::backend own;
                   auto owned = own.acquire("k");
                   return owned && owned->valid() && owned->release().ok ? 0 : 4;
@@ -440,7 +440,7 @@ TEST(lease, a_handled_fork_of_a_child_that_ran_no_fork_handlers_does_not_make_it
               0);
 }
 
-/// Grants with the fence that a test wants, and counts releases.
+/// Grants with a fence chosen by the test, and counts releases.
 class fenced_engine : public engine {
   public:
     fenced_engine(bool supports_fencing, fence granted)
@@ -474,7 +474,7 @@ TEST(custom_engine, without_fences_is_refused_where_fences_are_part_of_the_type)
     });
 }
 
-TEST(custom_engine, that_grants_a_fence_out_of_range_gets_its_lock_back) {
+TEST(custom_engine, that_grants_a_fence_out_of_range_gets_a_release) {
     for (const auto& bad : {fence(), *fence::parse("999999999999999")}) {
         auto store = std::make_shared<fenced_engine>(true, bad);
         const any_backend locks(store);
@@ -510,7 +510,8 @@ TEST(custom_engine, whose_refused_grant_cannot_be_released_is_reported) {
 }
 
 TEST(custom_engine, the_longest_operation_timeout_does_not_overflow_in_the_background) {
-    /// Grants a fence out of range, and keeps the time that it has for the release of that grant.
+    /// Grants a fence out of range, and records how much time it gets for the release of that
+    /// grant.
     class engine_with_deadline : public engine {
       public:
         [[nodiscard]] backend_capabilities capabilities() const noexcept override {
@@ -549,7 +550,7 @@ TEST(lease, releasing_again_after_success_sends_no_request) {
     EXPECT_EQ(attempts, 1);
 }
 
-TEST(lease, a_lock_that_was_gone_already_is_no_error) {
+TEST(lease, releasing_a_lock_that_is_gone_already_is_no_error) {
     int reports = 0;
     const memory::backend locks({},
                                 {.on_release_error = [&](const auto&, const auto&) { ++reports; }});
@@ -603,7 +604,7 @@ class late_failing_release {
     }
     void fail() { fail_.set_value(); }
 
-    /// Waits for the end of all calls, once no backend is left.
+    /// Waits until all calls have ended. There must be no backend left.
     [[nodiscard]] bool all_ended() {
         const std::weak_ptr<int> alive = std::exchange(alive_, nullptr);
         return eventually([&] { return alive.expired(); });
@@ -666,7 +667,7 @@ TEST(lease, a_failure_within_dispose_timeout_is_handled_on_the_thread_of_the_des
     EXPECT_EQ(handled_on, std::this_thread::get_id());
 }
 
-/// Answers asynchronous calls before `start` returns; releases fail.
+/// Answers asynchronous calls before `async_execute` returns; releases fail.
 class inline_failing_release : public engine {
   public:
     [[nodiscard]] backend_capabilities capabilities() const noexcept override {
@@ -709,14 +710,14 @@ TEST(lease, a_release_that_is_refused_for_its_arguments_leaves_the_lease_as_it_w
         (void)async_release(*lease, {.timeout = -1ms}, boost::asio::use_future).get();
     });
     EXPECT_TRUE(lease->valid());
-    // It is still renewed.
+    // The lease is still renewed.
     const auto before = lease->expires_at();
     EXPECT_TRUE(eventually([&] { return lease->expires_at() > before; }));
     EXPECT_TRUE(lease->release().ok);
 }
 
-/// Calls a function when the last lease is no longer renewed. A release ends the renewals before
-/// the engine is asked.
+/// Calls a function when the last lease is no longer renewed. A release ends the renewals before it
+/// sends its request.
 class engine_with_reserved_thread : public scripted_engine {
   public:
     engine_with_reserved_thread(script answer, std::function<void()> at_end_of_renewals)
@@ -761,7 +762,7 @@ TEST(lease, a_stop_request_after_the_beginning_of_a_release_is_left_to_the_engin
     }
 }
 
-TEST(lease, the_longest_dispose_timeout_is_just_very_long) {
+TEST(lease, the_longest_dispose_timeout_does_not_overflow) {
     int reports = 0;
     const memory::backend locks({},
                                 {.on_release_error = [&](const auto&, const auto&) { ++reports; },
@@ -779,7 +780,7 @@ class default_release_handler : public testing::Test {
     }
     void TearDown() override { SetUp(); }
 
-    /// What a failing release prints by default. The store's message repeats key and id.
+    /// Returns what a failing release prints by default. The store's message contains key and id.
     static std::string printed() {
         auto store = std::make_shared<scripted_engine>(
             [](const request& req, const call_limits&) -> outcome {
@@ -802,13 +803,13 @@ class default_release_handler : public testing::Test {
     }
 };
 
-TEST_F(default_release_handler, it_prints_one_line_without_key_and_id) {
+TEST_F(default_release_handler, prints_one_line_without_key_and_id) {
     const std::string text = printed();
     EXPECT_NE(text.find("ServiceUnavailable"), std::string::npos);
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
 }
 
-TEST_F(default_release_handler, in_production_it_is_silent_unless_debugging) {
+TEST_F(default_release_handler, is_silent_in_production_unless_debugging) {
     ::setenv("SYNCGUARD_ENV", "production", 1);
     EXPECT_EQ(printed(), "");
     ::setenv("SYNCGUARD_DEBUG", "true", 1);

@@ -1,4 +1,4 @@
-/// What `lock()` says when the lock did not last as long as its function.
+/// The errors of `lock()` if the lock ends before its function returns.
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #include "support/scripted_engine.hpp"
@@ -44,7 +44,7 @@ TEST(lock_lost_test, a_function_that_outlasts_the_ttl_is_reported_to_the_caller_
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST(lock_lost_test, a_result_does_not_hide_it) {
+TEST(lock_lost_test, a_loss_is_reported_even_if_the_function_returns_a_result) {
     const memory::backend locks;
     int target = 0;
     expect_lost([&] {
@@ -56,7 +56,7 @@ TEST(lock_lost_test, a_result_does_not_hide_it) {
     });
 }
 
-TEST(lock_lost_test, what_the_function_throws_comes_first) {
+TEST(lock_lost_test, an_exception_of_the_function_takes_precedence) {
     const memory::backend locks;
     EXPECT_THROW(lock(locks, "k",
                       [](held& held) {
@@ -116,7 +116,7 @@ TEST(lock_lost_test, a_release_that_finds_the_lock_gone_before_its_time_is_a_los
     }
 }
 
-TEST(lock_lost_test, a_release_that_only_comes_too_late_is_none) {
+TEST(lock_lost_test, a_release_that_is_only_late_is_no_loss) {
     const any_backend locks(
         std::make_shared<scripted_engine>([](const request& req, const call_limits&) {
             if (!std::holds_alternative<release_request>(req)) {
@@ -129,7 +129,7 @@ TEST(lock_lost_test, a_release_that_only_comes_too_late_is_none) {
     EXPECT_EQ(lock(locks, "k", [] { return 5; }, {.ttl = 2s}), 5);
 }
 
-TEST(lock_lost_test, it_names_the_last_failure_of_a_renewal_as_its_cause) {
+TEST(lock_lost_test, names_the_last_failure_of_a_renewal_as_its_cause) {
     const any_backend locks(
         std::make_shared<scripted_engine>([](const request& req, const call_limits&) -> outcome {
             if (std::holds_alternative<extend_request>(req)) {

@@ -38,7 +38,7 @@ TEST(lock, the_function_runs_under_the_lock_and_the_lock_is_free_afterwards) {
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST(lock, what_the_function_returns_passes_through) {
+TEST(lock, the_result_of_the_function_is_returned) {
     const memory::backend locks;
     EXPECT_EQ(lock(locks, "k", [] { return 42; }), 42);
     auto moved = lock(locks, "k", [] { return std::make_unique<int>(7); });
@@ -49,18 +49,18 @@ TEST(lock, what_the_function_returns_passes_through) {
     static_assert(std::is_void_v<decltype(lock(locks, "k", [] {}))>);
 }
 
-TEST(lock, what_the_function_throws_passes_through_after_the_release) {
+TEST(lock, an_exception_of_the_function_is_rethrown_after_the_release) {
     const memory::backend locks;
     EXPECT_THROW(lock(locks, "k", [] { throw std::out_of_range("mine"); }), std::out_of_range);
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST(lock, any_backend_will_do) {
+TEST(lock, any_backend_is_accepted) {
     const any_backend locks = memory::backend();
     EXPECT_EQ(lock(locks, "k", [](held& held) { return held.fence(); }), fence::from_counter(1));
 }
 
-TEST(lock, it_waits_for_its_turn) {
+TEST(lock, waits_until_the_lock_is_free) {
     const memory::backend locks;
     auto holder = locks.acquire("k");
     auto waiting = std::async(std::launch::async, [&] {
@@ -74,7 +74,7 @@ TEST(lock, it_waits_for_its_turn) {
     EXPECT_EQ(waiting.get(), fence::from_counter(2));
 }
 
-TEST(lock, it_gives_up_when_the_retries_are_used) {
+TEST(lock, fails_after_the_last_retry) {
     std::atomic<int> attempts{0};
     const any_backend locks(
         std::make_shared<scripted_engine>([&](const request&, const call_limits&) {
@@ -97,7 +97,7 @@ TEST(lock, no_retries_means_one_attempt) {
     EXPECT_LT(steady_clock::now() - began, 5s);
 }
 
-TEST(lock, it_gives_up_when_its_time_is_over_and_never_sleeps_past_it) {
+TEST(lock, fails_at_its_timeout_and_never_sleeps_past_it) {
     const memory::backend locks;
     auto holder = locks.acquire("k");
     const auto began = steady_clock::now();
@@ -110,8 +110,8 @@ TEST(lock, it_gives_up_when_its_time_is_over_and_never_sleeps_past_it) {
     EXPECT_LT(waited, 5s);
 }
 
-/// Grants a key to one caller after the other. It never notifies when the key becomes free, either
-/// because it cannot, or because it temporarily cannot.
+/// Grants a key to one caller after another. Never notifies when the key becomes free: it either
+/// does not support that, or currently fails to.
 class silent_engine : public scripted_engine {
   public:
     explicit silent_engine(bool supports_waiting)
@@ -139,7 +139,7 @@ class silent_engine : public scripted_engine {
 };
 
 /// The first waiter sleeps for as long as its policy says.
-TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
+TEST(lock, a_caller_queued_behind_a_sleeping_one_tries_within_its_own_timeout) {
     for (const bool notifies : {false, true}) {
         const auto store = std::make_shared<silent_engine>(notifies);
         const any_backend locks(store);
@@ -150,7 +150,7 @@ TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
                                         .retry = {.retry_delay = 1h, .jitter = jitter::none},
                                         .stop = stop.get_token()});
         });
-        // One attempt that only asks, and one that waits.
+        // One attempt without waiting, and one that waits.
         ASSERT_TRUE(eventually([&] { return store->attempts == (notifies ? 2 : 1); }));
         auto second = std::async(std::launch::async,
                                  [&] { (void)acquire_with_retries(locks, "k", {.timeout = 10s}); });
@@ -162,7 +162,7 @@ TEST(lock, a_caller_behind_one_that_sleeps_asks_within_its_own_time) {
     }
 }
 
-TEST(lock, a_caller_whose_only_pause_is_as_long_as_its_time_tries_again_before_the_end) {
+TEST(lock, a_caller_whose_pause_is_longer_than_its_timeout_tries_again_before_the_timeout) {
     const auto store = std::make_shared<silent_engine>(false);
     const any_backend locks(store);
     auto waiter = std::async(std::launch::async, [&] {
@@ -174,9 +174,9 @@ TEST(lock, a_caller_whose_only_pause_is_as_long_as_its_time_tries_again_before_t
     EXPECT_NO_THROW(waiter.get());
 }
 
-/// The looping client is granted the key at the first attempt of each call, and so does not learn
-/// again that it is not notified.
-TEST(lock, a_client_that_loops_leaves_the_key_to_others_where_the_engine_did_not_notify_it) {
+/// The looping client is granted the key at the first attempt of each call, and so cannot notice
+/// again that the engine does not notify it.
+TEST(lock, a_looping_client_leaves_the_key_to_others_if_the_engine_did_not_notify_it) {
     const auto store = std::make_shared<silent_engine>(true);
     std::atomic<bool> has_had_it{false};
     std::atomic<bool> ended{false};
@@ -191,7 +191,7 @@ TEST(lock, a_client_that_loops_leaves_the_key_to_others_where_the_engine_did_not
                  {.timeout = 1min});
         }
     });
-    // One attempt that only asks, and one that waits.
+    // One attempt without waiting, and one that waits.
     ASSERT_TRUE(eventually([&] { return store->attempts >= 2; }));
     store->is_locked = false;
     ASSERT_TRUE(eventually([&] { return has_had_it.load(); }));
@@ -230,11 +230,11 @@ TEST(lock, a_client_that_the_engine_notifies_again_no_longer_leaves_the_key_to_o
         auto waiter = std::async(std::launch::async, [&] {
             return acquire_with_retries(locks, "k", {.timeout = 1min});
         });
-        // One attempt that only asks, and one that waits.
+        // One attempt without waiting, and one that waits.
         EXPECT_TRUE(eventually([&] { return store->calls() >= before + 2; }));
         EXPECT_TRUE(held->release().ok);
         auto lease = waiter.get();
-        // For so long it would leave the key to others.
+        // The client would leave the key to others for as long as it has held it.
         std::this_thread::sleep_for(300ms);
         EXPECT_TRUE(lease.release().ok);
     };
@@ -246,7 +246,7 @@ TEST(lock, a_client_that_the_engine_notifies_again_no_longer_leaves_the_key_to_o
     wait_for_another();
     EXPECT_GT(time_of_next(), 100ms);
     store->notifies = true;
-    // Other programs may keep this one from the processor.
+    // Repeated because other programs may delay this one.
     EXPECT_TRUE(eventually([&] {
         wait_for_another();
         return time_of_next() < 150ms;
@@ -254,7 +254,7 @@ TEST(lock, a_client_that_the_engine_notifies_again_no_longer_leaves_the_key_to_o
 }
 
 /// An engine that sends notifications. Its first waiter waits until the test ends.
-TEST(lock, a_caller_behind_one_that_waits_for_notifications_asks_before_its_time_is_over) {
+TEST(lock, a_caller_queued_behind_one_that_waits_for_notifications_tries_before_its_timeout) {
     const memory::backend inner;
     std::atomic<int> attempts{0};
     const auto store =
@@ -268,7 +268,7 @@ TEST(lock, a_caller_behind_one_that_waits_for_notifications_asks_before_its_time
                                     .retry = {.retry_delay = 1h, .jitter = jitter::none},
                                     .stop = stop.get_token()});
     });
-    // The attempt of the holder, the first attempt of the waiter, and the one that waits.
+    // The attempt of the holder, the first attempt of the waiter, and its attempt that waits.
     ASSERT_TRUE(eventually([&] { return store->calls() == 3; }));
     const auto failure = expect_error(error_code::acquisition_timeout, [&] {
         (void)acquire_with_retries(locks, "k", {.timeout = 400ms});
@@ -280,7 +280,7 @@ TEST(lock, a_caller_behind_one_that_waits_for_notifications_asks_before_its_time
     EXPECT_THROW(first.get(), lock_error);
 }
 
-TEST(lock, pauses_that_grow_do_not_keep_the_first_in_the_queue_from_a_free_lock) {
+TEST(lock, growing_pauses_do_not_keep_the_first_in_the_queue_from_a_free_lock) {
     const auto store = std::make_shared<silent_engine>(false);
     const any_backend locks(store);
     std::jthread freeing([&] {
@@ -292,7 +292,7 @@ TEST(lock, pauses_that_grow_do_not_keep_the_first_in_the_queue_from_a_free_lock)
         locks, "k", {.timeout = 10min, .retry = {.max_retries = 30, .retry_delay = 1ms}}));
 }
 
-TEST(lock, says_at_how_many_attempts_the_lock_was_found_locked) {
+TEST(lock, reports_at_how_many_attempts_the_key_was_locked) {
     const auto store = std::make_shared<silent_engine>(false);
     const any_backend locks(store);
     const auto failure = expect_error(error_code::acquisition_timeout, [&] {
@@ -304,7 +304,7 @@ TEST(lock, says_at_how_many_attempts_the_lock_was_found_locked) {
         << failure->what();
 }
 
-TEST(lock, a_store_that_answers_too_late_counts_as_its_time_being_over) {
+TEST(lock, a_store_that_answers_too_late_counts_as_a_timeout) {
     const any_backend locks(
         std::make_shared<scripted_engine>([](const request&, const call_limits& limits) -> outcome {
             std::this_thread::sleep_until(limits.deadline);
@@ -316,7 +316,7 @@ TEST(lock, a_store_that_answers_too_late_counts_as_its_time_being_over) {
     EXPECT_STREQ(failure->what(), "no answer");
 }
 
-TEST(lock, a_grant_that_arrives_after_its_time_is_released_and_not_used) {
+TEST(lock, a_grant_that_arrives_after_the_timeout_is_released_and_not_used) {
     std::atomic<int> acquires{0};
     std::atomic<int> releases{0};
     const any_backend locks(
@@ -343,7 +343,7 @@ TEST(lock, a_grant_that_arrives_after_its_time_is_released_and_not_used) {
     EXPECT_EQ(acquires, 3);
 }
 
-TEST(lock, an_acquisition_that_is_answered_after_its_time_fails_in_every_form) {
+TEST(lock, an_acquisition_that_is_answered_after_its_timeout_fails_in_every_api_form) {
     std::atomic<int> releases{0};
     const any_backend locks(
         std::make_shared<scripted_engine>([&](const request& req, const call_limits&) {
@@ -361,8 +361,8 @@ TEST(lock, an_acquisition_that_is_answered_after_its_time_fails_in_every_form) {
     EXPECT_TRUE(eventually([&] { return releases == 2; }));
 }
 
-TEST(lock, does_not_call_the_function_when_its_time_ends_before_the_call) {
-    /// A handler that takes long to copy delays `lock()` between the acquisition and the call.
+TEST(lock, does_not_call_the_function_if_the_timeout_ends_before_the_call) {
+    /// A handler that is slow to copy delays `lock()` between the acquisition and the call.
     struct slow_to_copy {
         slow_to_copy() = default;
         slow_to_copy(const slow_to_copy&) { std::this_thread::sleep_for(30ms); }
@@ -449,7 +449,7 @@ TEST(lock, a_failing_release_goes_to_this_calls_handler_and_not_to_the_caller) {
     EXPECT_EQ(backends, 1);
 }
 
-TEST(lock, no_time_at_all_means_one_attempt) {
+TEST(lock, a_timeout_of_zero_means_one_attempt) {
     const memory::backend locks;
     EXPECT_EQ(lock(locks, "k", [] { return 1; }, {.timeout = 0ms}), 1);
     auto holder = locks.acquire("k");
@@ -458,7 +458,7 @@ TEST(lock, no_time_at_all_means_one_attempt) {
     EXPECT_FALSE(failure->cause());
 }
 
-TEST(lock, a_lease_can_be_had_with_the_same_patience) {
+TEST(lock, a_lease_can_be_acquired_with_the_same_retries) {
     const memory::backend locks;
     auto lease = acquire_with_retries(locks, "k", {.ttl = 60s});
     EXPECT_GT(lease.remaining(), 59s);
@@ -485,7 +485,7 @@ TEST(lock, the_longest_waits_do_not_overflow) {
     expect_error(error_code::aborted, [&] { waiter.get(); });
 }
 
-TEST(lock, bad_arguments_are_refused) {
+TEST(lock, invalid_arguments_are_refused) {
     const memory::backend locks;
     for (const lock_options& negative :
          {lock_options{.timeout = -1ms}, lock_options{.retry = {.retry_delay = -1ms}},

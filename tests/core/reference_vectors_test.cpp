@@ -37,7 +37,7 @@ std::string from_hex(const json::value& hex) {
     return bytes;
 }
 
-TEST(reference_vectors, keys_are_normalised_checked_and_hashed_as_everywhere) {
+TEST(reference_vectors, keys_are_normalised_checked_and_hashed_as_in_all_implementations) {
     const auto& cases = vectors().at("keys").as_array();
     ASSERT_EQ(cases.size(), 300U);
     for (const auto& value : cases) {
@@ -53,7 +53,7 @@ TEST(reference_vectors, keys_are_normalised_checked_and_hashed_as_everywhere) {
     }
 }
 
-TEST(reference_vectors, storage_keys_and_fence_keys_are_made_as_everywhere) {
+TEST(reference_vectors, storage_keys_and_fence_keys_are_made_as_in_all_implementations) {
     const auto& cases = vectors().at("storage_keys").as_array();
     ASSERT_EQ(cases.size(), 300U);
     for (const auto& value : cases) {
@@ -77,7 +77,7 @@ TEST(reference_vectors, storage_keys_and_fence_keys_are_made_as_everywhere) {
     }
 }
 
-TEST(reference_vectors, lock_ids_are_distinguished_from_other_text_as_everywhere) {
+TEST(reference_vectors, lock_ids_are_recognised_as_in_all_implementations) {
     const auto& cases = vectors().at("lock_ids").as_array();
     ASSERT_EQ(cases.size(), 11U);
     for (const auto& value : cases) {
@@ -94,7 +94,7 @@ TEST(reference_vectors, lock_ids_are_distinguished_from_other_text_as_everywhere
     }
 }
 
-TEST(reference_vectors, fences_are_written_as_everywhere) {
+TEST(reference_vectors, fences_are_written_as_in_all_implementations) {
     const auto& cases = vectors().at("fences").as_array();
     ASSERT_EQ(cases.size(), 6U);
     for (const auto& value : cases) {

@@ -1,4 +1,4 @@
-/// When a lease is renewed, and when it is given up.
+/// When a lease is renewed, and when it counts as lost.
 #include "core/lease/renewal_plan.hpp"
 
 #include <syncguard/options.hpp>
@@ -48,7 +48,7 @@ TEST(renewal_plan_test, two_renewals_that_hang_leave_time_for_a_third) {
     }
 }
 
-TEST(renewal_plan_test, a_lease_that_is_only_watched_waits_for_its_end) {
+TEST(renewal_plan_test, a_lease_that_is_only_watched_waits_for_its_deadline) {
     const renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s};
     const auto step = next_step(plan, granted);
     EXPECT_EQ(step.action, wait);
@@ -57,7 +57,7 @@ TEST(renewal_plan_test, a_lease_that_is_only_watched_waits_for_its_end) {
     EXPECT_EQ(next_step(plan, granted + 30s).action, give_up);
 }
 
-TEST(renewal_plan_test, one_that_is_kept_waits_for_its_renewal_then_for_its_end) {
+TEST(renewal_plan_test, a_renewed_lease_waits_for_its_renewal_then_for_its_deadline) {
     renewal_plan plan{.renewed_at = granted, .deadline = granted + 30s, .is_renewed = true};
     EXPECT_EQ(next_step(plan, granted).action, wait);
     EXPECT_EQ(next_step(plan, granted).until, granted + 10s);
@@ -70,7 +70,7 @@ TEST(renewal_plan_test, one_that_is_kept_waits_for_its_renewal_then_for_its_end)
     EXPECT_EQ(next_step(plan, granted + 30s).action, give_up);
 }
 
-TEST(renewal_plan_test, after_a_failure_it_pauses_and_never_past_the_end) {
+TEST(renewal_plan_test, after_a_failure_the_pause_never_exceeds_the_deadline) {
     renewal_plan plan{.renewed_at = granted,
                       .deadline = granted + 30s,
                       .is_renewed = true,
@@ -88,14 +88,14 @@ TEST(renewal_plan_test, a_wake_up_after_the_deadline_does_not_renew) {
     EXPECT_EQ(next_step(plan, granted + 1h).action, give_up);
 }
 
-TEST(renewal_plan_test, a_deadline_that_was_brought_forward_brings_the_renewal_forward) {
+TEST(renewal_plan_test, an_earlier_deadline_makes_the_renewal_earlier) {
     // As by an extension with a shorter TTL.
     const renewal_plan plan{.renewed_at = granted, .deadline = granted + 3s, .is_renewed = true};
     EXPECT_EQ(next_step(plan, granted).until, granted + 1s);
     EXPECT_EQ(next_step(plan, granted + 1s).action, renew);
 }
 
-TEST(renewal_plan_test, a_deadline_before_the_last_renewal_is_given_up) {
+TEST(renewal_plan_test, a_deadline_before_the_last_renewal_means_loss) {
     const renewal_plan plan{.renewed_at = granted, .deadline = granted - 1ns, .is_renewed = true};
     EXPECT_EQ(next_step(plan, granted).action, give_up);
 }

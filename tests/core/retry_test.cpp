@@ -23,26 +23,26 @@ TEST(retry, exponential_backoff_doubles) {
     EXPECT_EQ(retry_pause(policy, 10, 0.5, 1h), 51'200ms);
 }
 
-TEST(retry, fixed_backoff_stays) {
+TEST(retry, fixed_backoff_is_constant) {
     const retry_policy policy{.backoff = backoff::fixed, .jitter = jitter::none};
     EXPECT_EQ(retry_pause(policy, 1, 0.5, 1h), 100ms);
     EXPECT_EQ(retry_pause(policy, 9, 0.5, 1h), 100ms);
 }
 
-TEST(retry, equal_jitter_takes_away_at_most_half) {
+TEST(retry, equal_jitter_subtracts_at_most_half) {
     const retry_policy policy{.jitter = jitter::equal};
     EXPECT_EQ(retry_pause(policy, 1, 0.0, 1h), 50ms);
     EXPECT_EQ(retry_pause(policy, 1, 0.5, 1h), 75ms);
     EXPECT_EQ(retry_pause(policy, 1, 0.9999, 1h), 99ms);
 }
 
-TEST(retry, full_jitter_takes_away_anything) {
+TEST(retry, full_jitter_subtracts_any_part) {
     const retry_policy policy{.jitter = jitter::full};
     EXPECT_EQ(retry_pause(policy, 1, 0.0, 1h), 0ms);
     EXPECT_EQ(retry_pause(policy, 1, 0.5, 1h), 50ms);
 }
 
-TEST(retry, no_pause_goes_past_the_deadline) {
+TEST(retry, no_pause_exceeds_the_deadline) {
     const retry_policy policy{.jitter = jitter::none};
     EXPECT_EQ(retry_pause(policy, 5, 0.5, 30ms), 30ms);
     EXPECT_EQ(retry_pause(policy, 5, 0.5, 0ms), 0ms);

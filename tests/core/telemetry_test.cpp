@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Keeps events; safe to call from the telemetry thread.
+/// Records events; safe to call from the telemetry thread.
 class recorder {
   public:
     void operator()(const lock_event& event) {
@@ -60,7 +60,7 @@ TEST(telemetry, raw_identifiers_can_be_asked_for) {
     EXPECT_FALSE(seen.events()[1].key);
 }
 
-TEST(telemetry, a_predicate_decides_event_by_event_and_sees_only_hashes) {
+TEST(telemetry, a_predicate_decides_for_each_event_and_sees_only_hashes) {
     recorder seen;
     const auto locks = with_telemetry(
         memory::backend(), {.on_event = std::ref(seen), .include_raw = [](const lock_event& event) {
@@ -76,7 +76,7 @@ TEST(telemetry, a_predicate_decides_event_by_event_and_sees_only_hashes) {
     EXPECT_FALSE(seen.events()[1].key);
 }
 
-TEST(telemetry, a_predicate_that_throws_means_no) {
+TEST(telemetry, a_predicate_that_throws_counts_as_false) {
     recorder seen;
     const auto locks = with_telemetry(
         memory::backend(),
@@ -109,7 +109,7 @@ TEST(telemetry, a_slow_callback_delays_no_caller_and_dropped_events_are_counted)
     constexpr int operations = 1000;
     for (int i = 0; i < operations; ++i)
         EXPECT_FALSE(locks.is_locked("k"));
-    // One event may be in the callback, ten wait, the others were dropped.
+    // One event may be in the callback and ten may be queued; the others were dropped.
     EXPECT_GE(locks.dropped_events(), static_cast<unsigned>(operations - 11));
     EXPECT_FALSE(locks.flush(1ms));
     unblock.set_value();
@@ -131,7 +131,7 @@ TEST(telemetry, a_system_failure_is_reported_without_a_reason_and_passes_through
     EXPECT_FALSE(seen.events()[0].reason);
 }
 
-TEST(telemetry, events_that_wait_are_delivered_before_the_end) {
+TEST(telemetry, queued_events_are_delivered_before_the_destructor_returns) {
     recorder seen;
     {
         const auto locks = with_telemetry(memory::backend(), {.on_event = std::ref(seen)});
@@ -141,7 +141,7 @@ TEST(telemetry, events_that_wait_are_delivered_before_the_end) {
     EXPECT_EQ(seen.events().size(), 100U);
 }
 
-TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_that_ends_it) {
+TEST(telemetry, the_destructor_does_not_wait_for_a_callback_that_waits_for_its_thread) {
     struct shared {
         std::promise<void> in_callback;
         std::promise<void> end_returned;
@@ -152,7 +152,7 @@ TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_t
     auto locks = std::make_unique<observed_backend<memory::capabilities>>(
         with_telemetry(memory::backend(), {.on_event = [state](const lock_event&) {
                            if (state->events++ == 0) state->in_callback.set_value();
-                           // The bound ends the test where the destructor waits for this callback.
+                           // The bound ends the test if the destructor waits for this callback.
                            (void)state->after_end.wait_for(3s);
                        }}));
     for (int i = 0; i < 10; ++i)
@@ -165,7 +165,7 @@ TEST(telemetry, the_end_does_not_wait_for_a_callback_that_waits_for_the_thread_t
     state->end_returned.set_value();
 }
 
-TEST(telemetry, events_dropped_at_the_end_are_reported_as_a_warning) {
+TEST(telemetry, events_dropped_by_the_destructor_are_reported_as_a_warning) {
     std::promise<void> unblock;
     std::promise<std::string> warning;
     {
@@ -199,7 +199,7 @@ TEST(telemetry, hashes_of_lock_ids_can_be_left_out) {
     }
 }
 
-TEST(telemetry, a_flush_without_time_says_so_at_once) {
+TEST(telemetry, a_flush_without_time_returns_false_at_once) {
     const auto locks = with_telemetry(memory::backend(), {.on_event = [](const lock_event&) {}});
     EXPECT_TRUE(locks.flush(milliseconds::min()));
 }
@@ -212,7 +212,7 @@ TEST(telemetry, a_callback_is_required) {
     });
 }
 
-TEST(telemetry, a_forked_child_works_on_and_ends_in_peace) {
+TEST(telemetry, a_forked_child_continues_and_ends_normally) {
     recorder seen;
     auto locks = std::make_unique<observed_backend<memory::capabilities>>(
         with_telemetry(memory::backend(), {.on_event = std::ref(seen)}));

@@ -88,7 +88,7 @@ TEST(wait_queue, a_stop_request_ends_the_waiting) {
     EXPECT_TRUE(test::eventually([&] { return ended.load(); }));
 }
 
-TEST(wait_queue, tickets_wait_behind_a_first_one_that_is_asking_and_not_behind_one_that_sleeps) {
+TEST(wait_queue, tickets_wait_while_the_first_one_is_asking_and_not_while_it_sleeps) {
     wait_queue waiters;
     std::optional<wait_queue::ticket> first(std::in_place, waiters, "k");
     std::optional<wait_queue::ticket> second(std::in_place, waiters, "k");
@@ -123,7 +123,7 @@ class yielding : public testing::Test {
     steady_clock::time_point now_{1h};
 };
 
-TEST_F(yielding, a_client_that_knows_of_no_others_does_not_pause) {
+TEST_F(yielding, a_client_without_known_competitors_does_not_pause) {
     EXPECT_EQ(pause(), 0ms);
     hold(1s, 7);
     EXPECT_EQ(pause(), 0ms);
@@ -131,7 +131,7 @@ TEST_F(yielding, a_client_that_knows_of_no_others_does_not_pause) {
     EXPECT_EQ(pause(), 0ms);
 }
 
-TEST_F(yielding, a_client_after_whose_last_grant_others_had_the_key_pauses_as_long_as_it_held_it) {
+TEST_F(yielding, a_client_pauses_as_long_as_it_held_the_key_if_others_had_it_since_its_last_grant) {
     hold(1s, 7);
     now_ += 1s;
     hold(100ms, 9);
@@ -147,12 +147,12 @@ TEST_F(yielding, a_client_after_whose_last_grant_others_had_the_key_pauses_as_lo
     EXPECT_EQ(pause(), 0ms) << "nobody else wanted it";
 }
 
-TEST_F(yielding, a_client_that_had_to_wait_for_its_first_grant_knows_of_others) {
+TEST_F(yielding, a_client_that_waited_for_its_first_grant_has_known_competitors) {
     hold(100ms, 7, true);
     EXPECT_EQ(pause(), 100ms);
 }
 
-TEST_F(yielding, a_client_that_takes_the_key_again_and_again_pauses_now_and_then) {
+TEST_F(yielding, a_client_that_takes_the_key_repeatedly_pauses_occasionally) {
     std::uint64_t counter = 0;
     for (int i = 0; i < 19; ++i) {
         hold(100ms, ++counter);
@@ -166,7 +166,7 @@ TEST_F(yielding, a_client_that_takes_the_key_again_and_again_pauses_now_and_then
     EXPECT_EQ(pause(), 0ms);
 }
 
-TEST_F(yielding, other_keys_and_a_key_that_is_held_are_not_concerned) {
+TEST_F(yielding, other_keys_and_a_held_key_are_not_affected) {
     hold(100ms, 7, true);
     EXPECT_LT(waiters_.yields_until("other"), now_);
     waiters_.granted("k", fence::from_counter(9), false, now_);

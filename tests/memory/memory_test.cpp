@@ -17,14 +17,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(liveness, any_stored_time_can_be_reckoned_with) {
+TEST(liveness, no_stored_time_overflows) {
     const unix_time now(milliseconds(1'700'000'000'000));
     EXPECT_EQ(longest_life(now + milliseconds(5), now), time_tolerance + milliseconds(5));
     EXPECT_GT(longest_life(unix_time::max(), now), milliseconds(0));
     EXPECT_LT(longest_life(unix_time::min(), now), milliseconds(0));
 }
 
-TEST(memory, backends_that_were_made_apart_do_not_share_locks) {
+TEST(memory, separately_created_backends_do_not_share_locks) {
     const memory::backend a;
     const memory::backend b;
     const memory::backend copy_of_a = a;
@@ -34,7 +34,7 @@ TEST(memory, backends_that_were_made_apart_do_not_share_locks) {
     EXPECT_TRUE(copy_of_a.is_locked("k"));
 }
 
-TEST(memory, expired_locks_do_not_pile_up) {
+TEST(memory, expired_locks_do_not_accumulate) {
     manual_clock clock;
     const auto engine =
         std::make_shared<memory::memory_engine>(memory::options{.clock = clock.as_wall_clock()});
@@ -47,19 +47,19 @@ TEST(memory, expired_locks_do_not_pile_up) {
         clock.advance(100ms);
         most = std::max(most, engine->stored_locks());
     }
-    // Twenty are live at any time: one is added every 100 ms, and each lives for two seconds. The
-    // sweep lags behind by a small factor of that, whatever the number of keys.
+    // Twenty locks are live at any time: one is added every 100 ms, and each lives for two seconds.
+    // The expired locks still stored are a small multiple of that, whatever the number of keys.
     EXPECT_LE(most, 200U);
 }
 
-TEST(memory, fences_can_go_on_from_a_former_life) {
+TEST(memory, fences_can_continue_from_a_given_counter) {
     const memory::backend locks({.fences_start_after = 41});
     auto lease = locks.acquire("k");
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000042");
 }
 
-TEST(memory, fences_that_cannot_be_are_refused) {
+TEST(memory, impossible_fences_are_refused) {
     expect_error(error_code::invalid_argument,
                  [] { memory::backend({.fences_start_after = fence::max_counter + 1}); });
     expect_error(error_code::invalid_argument,

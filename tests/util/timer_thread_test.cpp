@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 using clock = timer_thread::clock;
 using std::chrono::milliseconds;
 
-TEST(timer_thread_test, tasks_run_in_the_order_in_which_they_come_due) {
+TEST(timer_thread_test, tasks_run_in_the_order_of_their_due_times) {
     timer_thread timers;
     std::mutex mutex;
     std::vector<int> order;
@@ -42,7 +42,7 @@ TEST(timer_thread_test, nothing_runs_before_its_time) {
     EXPECT_GE(ran.get_future().get(), due);
 }
 
-TEST(timer_thread_test, a_cancelled_task_never_runs_and_lets_go_of_what_it_holds) {
+TEST(timer_thread_test, a_cancelled_task_never_runs_and_is_destroyed) {
     timer_thread timers;
     std::atomic<bool> ran{false};
     auto held = std::make_shared<int>(0);
@@ -56,7 +56,7 @@ TEST(timer_thread_test, a_cancelled_task_never_runs_and_lets_go_of_what_it_holds
     EXPECT_FALSE(ran);
 }
 
-TEST(timer_thread_test, destruction_does_not_wait_for_what_is_far_away) {
+TEST(timer_thread_test, destruction_does_not_wait_for_later_tasks) {
     std::atomic<bool> ran{false};
     {
         timer_thread timers;
@@ -65,7 +65,7 @@ TEST(timer_thread_test, destruction_does_not_wait_for_what_is_far_away) {
     EXPECT_FALSE(ran);
 }
 
-TEST(timer_thread_test, a_task_may_be_the_end_of_its_own_timers) {
+TEST(timer_thread_test, a_task_may_destroy_its_own_timers) {
     std::promise<void> gone;
     auto timers = std::make_shared<timer_thread>();
     auto* address = timers.get();
