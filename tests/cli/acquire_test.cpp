@@ -10,7 +10,7 @@ namespace {
 
 class acquire_command : public command_test {};
 
-TEST_F(acquire_command, prints_lock_id_fence_and_expiry_and_leaves_the_lock) {
+TEST_F(acquire_command, prints_lock_id_fence_and_expiry_and_keeps_the_lock) {
     const auto result = syncguard({"acquire", "k"});
     EXPECT_EQ(0, result.exit_code);
     EXPECT_EQ("lock-id: " + labelled(result.out, "lock-id") +
@@ -62,7 +62,7 @@ TEST_F(acquire_command, makes_one_attempt_by_default) {
     EXPECT_EQ("{\"ok\":false,\"reason\":\"locked\"}\n", result.out);
 }
 
-TEST_F(acquire_command, waits_as_long_as_it_is_told) {
+TEST_F(acquire_command, waits_as_long_as_requested) {
     (void)hold("k");
     const auto began = std::chrono::steady_clock::now();
     EXPECT_EQ(75, syncguard({"acquire", "k", "--wait", "0.4"}).exit_code);
@@ -78,7 +78,7 @@ TEST_F(acquire_command, gets_the_lock_when_it_becomes_free_while_it_waits) {
     EXPECT_EQ("000000000000002", labelled(result.out, "fence"));
 }
 
-TEST_F(acquire_command, gives_the_lock_back_if_it_cannot_tell_the_id) {
+TEST_F(acquire_command, releases_the_lock_if_it_cannot_print_the_id) {
     const auto result =
         process(file("."), {"sh", "-c", SYNCGUARD_PROGRAM " acquire k >/dev/full"},
                 {.environment = {{"SYNCGUARD_BACKEND", "sqlite:" + database().string()}}})

@@ -1,4 +1,4 @@
-/// What is understood on the command line, and what is refused.
+/// Accepted and refused command lines.
 #include "cli/workspace.hpp"
 
 #include <sqlite3.h>
@@ -14,7 +14,7 @@ namespace {
 
 class command_line : public command_test {};
 
-TEST_F(command_line, without_arguments_prints_help_and_is_wrong_usage) {
+TEST_F(command_line, without_arguments_prints_help_and_exits_with_a_usage_error) {
     const auto result = syncguard({});
     EXPECT_EQ(64, result.exit_code);
     EXPECT_NE(std::string::npos, result.out.find("Usage: syncguard"));
@@ -37,7 +37,7 @@ TEST_F(command_line, refuses_a_store_that_would_lock_nothing) {
     EXPECT_NE(std::string::npos, result.err.find("sqlite:")) << result.err;
 }
 
-TEST_F(command_line, keys_are_shown_in_a_way_that_no_terminal_obeys) {
+TEST_F(command_line, keys_are_shown_without_terminal_control_characters) {
     (void)hold("\x1b[31mred");
     const auto result = syncguard({"acquire", "\x1b[31mred"});
     EXPECT_EQ(75, result.exit_code);
@@ -49,7 +49,7 @@ TEST_F(command_line, keys_are_shown_in_a_way_that_no_terminal_obeys) {
     EXPECT_FALSE(json_of(broken.out).at("ok").as_bool());
 }
 
-/// A program that keeps the lock file busy.
+/// A program that holds the write lock of the lock file.
 class busy_file {
   public:
     explicit busy_file(const std::filesystem::path& path) {
@@ -76,13 +76,13 @@ TEST_F(command_line, waiting_for_ever_outlasts_a_store_that_is_busy_for_long) {
     ASSERT_EQ(1, syncguard({"status", "k"}).exit_code);
     auto busy = std::make_unique<busy_file>(database());
     const auto waiting = start({"run", "k", "--", "true"});
-    // Longer than a single call may take.
+    // Longer than the timeout of a single call.
     EXPECT_FALSE(eventually([&] { return !waiting->running(); }, std::chrono::milliseconds(5500)));
     busy.reset();
     EXPECT_EQ(0, waiting->wait().exit_code);
 }
 
-TEST_F(command_line, tells_its_version) {
+TEST_F(command_line, prints_its_version) {
     const auto result = syncguard({"--version"});
     EXPECT_EQ(0, result.exit_code);
     EXPECT_TRUE(result.out.starts_with("syncguard ")) << result.out;
@@ -137,7 +137,7 @@ TEST_F(command_line, a_ttl_without_unit_is_refused_with_a_suggestion) {
               syncguard({"acquire", "k", "--ttl", "30"}).err.find("30s or 30ms"));
 }
 
-TEST_F(command_line, wrong_usage_is_json_if_json_was_asked_for) {
+TEST_F(command_line, wrong_usage_is_json_if_json_was_requested) {
     for (const std::vector<std::string>& arguments :
          {std::vector<std::string>{"acquire", "k", "--json", "--ttl", "30"},
           std::vector<std::string>{"status", "k", "--json", "--backend", "carrier-pigeon:"}}) {
@@ -151,7 +151,7 @@ TEST_F(command_line, wrong_usage_is_json_if_json_was_asked_for) {
     }
 }
 
-TEST_F(command_line, an_unknown_backend_is_named_with_those_that_exist) {
+TEST_F(command_line, an_unknown_backend_is_named_with_the_existing_ones) {
     const auto result = syncguard({"status", "k", "--backend", "carrier-pigeon:coop"});
     EXPECT_NE(std::string::npos, result.err.find("carrier-pigeon:")) << result.err;
     EXPECT_NE(std::string::npos, result.err.find("sqlite:")) << result.err;
@@ -172,7 +172,7 @@ TEST_F(command_line, passwords_in_backend_urls_are_never_printed) {
     }
 }
 
-TEST_F(command_line, the_backend_option_goes_before_the_environment) {
+TEST_F(command_line, the_backend_option_overrides_the_environment) {
     (void)hold("k");
     const auto other = "sqlite:" + file("other.db").string();
     EXPECT_EQ(0, syncguard({"status", "k"}).exit_code);

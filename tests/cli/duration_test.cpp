@@ -1,4 +1,4 @@
-/// How durations are written on the command line.
+/// Notation of durations on the command line.
 #include "cli/duration.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(duration, refuses_a_bare_number_and_suggests_units) {
     EXPECT_EQ("'30' has no unit: did you mean 30s or 30ms?", complaint(&parse_duration, "30"));
 }
 
-TEST(duration, refuses_what_is_no_duration) {
+TEST(duration, refuses_text_that_is_no_duration) {
     for (const auto* text : {"", "s", "abc", "1.5s", "-1s", "0s", "1d", "1 s", "1sec", "+1s", " 1s",
                              "99999999999999999999s", "9223372036854775807h"}) {
         EXPECT_NE("none", complaint(&parse_duration, text)) << text;
@@ -43,7 +43,7 @@ TEST(duration, reads_fractions_of_seconds_and_rounds_up) {
     EXPECT_EQ(1ms, parse_seconds("0.0001"));
 }
 
-TEST(duration, refuses_what_is_no_number_of_seconds) {
+TEST(duration, refuses_text_that_is_no_number_of_seconds) {
     for (const auto* text : {"", "5s", "-1", "nan", "inf", "1e3", "1e400", "99999999999999"}) {
         EXPECT_NE("none", complaint(&parse_seconds, text)) << text;
     }

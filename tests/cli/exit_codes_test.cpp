@@ -1,4 +1,4 @@
-/// Which failure has which exit code.
+/// The exit code of each failure.
 #include "cli/exit_codes.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace syncguard::cli {
 
 namespace {
 
-TEST(exit_codes, tell_the_kind_of_a_failure) {
+TEST(exit_codes, show_the_kind_of_a_failure) {
     EXPECT_EQ(69, exit_code::of_error(error_code::service_unavailable));
     EXPECT_EQ(69, exit_code::of_error(error_code::network_timeout));
     EXPECT_EQ(69, exit_code::of_error(error_code::rate_limited));

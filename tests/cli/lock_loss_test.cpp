@@ -1,4 +1,4 @@
-/// `syncguard run` when its lock goes away: the command must not outlive it.
+/// `syncguard run` when its lock is lost: the command must end before the lock's TTL does.
 #include "cli/workspace.hpp"
 #include "support/sqlite_connection.hpp"
 
@@ -14,11 +14,11 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// Scripts that would run for ever look for one of their files, so that they end with the test's
-/// folder even where the command fails to end them.
+/// Scripts that would run for ever check that one of their files exists, so that they end with the
+/// test's folder even if `run` fails to end them.
 class lock_loss : public command_test {
   protected:
-    /// Another program holds the write lock of the file: calls that write fail until
+    /// Another program takes the write lock of the file: calls that write fail until
     /// `repair_store`.
     void break_store() {
         writer_.emplace(database());
@@ -63,7 +63,7 @@ TEST_F(lock_loss, kills_a_command_that_ignores_sigterm_before_the_ttl_ends) {
                                   "while [ -e id ]; do sleep 0.05; done");
     const auto id = await_file("id");
     const auto pid = std::stoi(await_file("pid"));
-    // The last renewal was before this, so that the TTL ends within two seconds.
+    // The last renewal was before this time, so that the TTL ends within two seconds.
     const auto released = clock::now();
     EXPECT_EQ(0, syncguard({"release", id}).exit_code);
     EXPECT_TRUE(eventually([&] { return is_gone(pid); }));
@@ -71,7 +71,7 @@ TEST_F(lock_loss, kills_a_command_that_ignores_sigterm_before_the_ttl_ends) {
     EXPECT_EQ(79, run->wait().exit_code);
 }
 
-TEST_F(lock_loss, ends_what_the_command_started_too) {
+TEST_F(lock_loss, ends_processes_started_by_the_command_too) {
     const auto run =
         start_script({"--ttl", "1s", "k"},
                      "sleep 60 &\n"
@@ -104,7 +104,7 @@ TEST_F(lock_loss, ends_the_command_when_renewals_fail_for_too_long) {
     EXPECT_TRUE(std::filesystem::exists(file("terminated")));
 }
 
-TEST_F(lock_loss, comes_earlier_by_the_clock_drift_that_is_allowed_for) {
+TEST_F(lock_loss, comes_earlier_by_the_configured_clock_drift) {
     const auto run = start_script({"--ttl", "8s", "--clock-drift", "50%", "k"},
                                   "trap 'exit 0' TERM\n"
                                   "echo > has\n"
@@ -129,7 +129,7 @@ TEST_F(lock_loss, kills_a_stubborn_command_before_the_ttl_ends_when_renewals_fai
     EXPECT_EQ(79, run->wait().exit_code);
 }
 
-TEST_F(lock_loss, does_not_happen_when_the_store_is_back_in_time) {
+TEST_F(lock_loss, does_not_happen_if_the_store_recovers_in_time) {
     const auto run =
         start_script({"--ttl", "3s", "k"}, "echo > has; until [ -e go ]; do sleep 0.02; done");
     (void)await_file("has");
@@ -140,7 +140,7 @@ TEST_F(lock_loss, does_not_happen_when_the_store_is_back_in_time) {
     };
     const auto first = expiry();
     break_store();
-    // Past the first attempt to renew, which fails.
+    // Wait beyond the first attempt to renew, which fails.
     const auto broken = clock::now();
     ASSERT_TRUE(eventually([&] { return clock::now() - broken > milliseconds{1300}; }));
     repair_store();
@@ -149,7 +149,7 @@ TEST_F(lock_loss, does_not_happen_when_the_store_is_back_in_time) {
     EXPECT_EQ(0, run->wait().exit_code);
 }
 
-TEST_F(lock_loss, during_a_stop_of_run_is_noticed_when_it_goes_on) {
+TEST_F(lock_loss, while_run_is_stopped_is_noticed_when_it_continues) {
     const auto run = start_script({"--ttl", "1s", "k"}, "echo $$ > pid; exec sleep 60");
     const auto pid = std::stoi(await_file("pid"));
     run->signal(SIGSTOP);
@@ -158,7 +158,7 @@ TEST_F(lock_loss, during_a_stop_of_run_is_noticed_when_it_goes_on) {
     const auto result = run->wait();
     EXPECT_EQ(79, result.exit_code);
     EXPECT_TRUE(is_gone(pid));
-    // The lock that another client has by now stays.
+    // The lock that another client has acquired meanwhile is not released.
     EXPECT_EQ(0, syncguard({"status", "k"}).exit_code);
 }
 

@@ -35,7 +35,7 @@ TEST_F(lookup_command, answers_in_json_with_the_names_of_the_specification) {
     EXPECT_EQ(30'000, answer.at("expiresAtMs").as_int64() - answer.at("acquiredAtMs").as_int64());
 }
 
-TEST_F(lookup_command, shows_key_and_lock_id_when_asked_for_raw) {
+TEST_F(lookup_command, shows_key_and_lock_id_if_raw_is_requested) {
     const auto id = hold("k");
     const auto answer = json_of(syncguard({"lookup", "--id", id, "--raw", "--json"}).out);
     EXPECT_EQ("k", answer.at("key").as_string());
@@ -47,7 +47,7 @@ TEST_F(lookup_command, shows_key_and_lock_id_when_asked_for_raw) {
     EXPECT_EQ(id, labelled(lines, "lock-id"));
 }
 
-TEST_F(lookup_command, of_nothing_is_exit_code_one) {
+TEST_F(lookup_command, without_a_result_has_exit_code_one) {
     const auto result = syncguard({"lookup", "--key", "k"});
     EXPECT_EQ(1, result.exit_code);
     EXPECT_EQ("", result.out);

@@ -29,7 +29,7 @@ class command_of_another_user : public command_test {
         return run;
     }
 
-    /// Ends it, so that no test leaves it behind.
+    /// Ends the command, so that it does not outlive the test.
     void TearDown() override { touch("go"); }
 
     [[nodiscard]] static bool says(const process& run, const std::string& text) {
@@ -74,7 +74,7 @@ TEST_F(command_of_another_user, that_cannot_be_ended_when_the_lock_is_lost_is_na
     EXPECT_EQ(result.err.find("Cannot end"), result.err.rfind("Cannot end")) << result.err;
 }
 
-TEST_F(command_of_another_user, that_cannot_be_ended_keeps_its_lock_if_the_store_comes_back) {
+TEST_F(command_of_another_user, that_cannot_be_ended_keeps_its_lock_if_the_store_recovers) {
     const auto run = start_root_command("4s");
     const auto id = lock_id();
     std::optional<syncguard::test::sqlite_connection> writer(database());

@@ -20,7 +20,7 @@ class commands_on_postgres : public command_test {
     syncguard::test::postgres_server server_{{.with_tables = false}};
 };
 
-TEST_F(commands_on_postgres, say_what_to_do_without_tables_and_work_after_setup) {
+TEST_F(commands_on_postgres, recommend_setup_if_there_are_no_tables_and_work_after_it) {
     const auto before = on_postgres({"acquire", "k"});
     EXPECT_EQ(64, before.exit_code);
     EXPECT_NE(std::string::npos, before.err.find("syncguard setup")) << before.err;
@@ -54,7 +54,7 @@ TEST_F(commands_on_postgres, setup_of_other_backends_has_nothing_to_do) {
     EXPECT_EQ(64, syncguard({"setup", "--print"}).exit_code);
 }
 
-TEST_F(commands_on_postgres, run_releases_though_the_server_was_away_when_its_command_ended) {
+TEST_F(commands_on_postgres, run_releases_even_if_the_server_was_down_when_its_command_ended) {
     ASSERT_EQ(0, on_postgres({"setup"}).exit_code);
     const auto running =
         start_script({"--backend", server_.url(), "--ttl", "1h", "k"},
@@ -70,7 +70,7 @@ TEST_F(commands_on_postgres, run_releases_though_the_server_was_away_when_its_co
     EXPECT_EQ("free\n", on_postgres({"status", "k"}).out);
 }
 
-TEST_F(commands_on_postgres, more_wait_at_the_same_time_than_the_server_has_connections) {
+TEST_F(commands_on_postgres, more_can_wait_at_the_same_time_than_the_server_has_connections) {
     const syncguard::test::postgres_server small(
         {.settings = {"max_connections=12", "max_wal_senders=0"}});
     const std::vector<std::string> options = {"--backend", small.url(), "k"};

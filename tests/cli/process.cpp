@@ -56,7 +56,7 @@ process::process(const std::filesystem::path& folder, const std::vector<std::str
     if (pid_ < 0) throw std::runtime_error("fork failed");
     if (pid_ != 0) return;
 
-    // The test program has one thread, so that everything is allowed here.
+    // The test program has one thread, so that the child may call any function here.
     for (const auto& [name, value] : options.environment)
         ::setenv(name.c_str(), value.c_str(), 1);
     redirect(in, O_RDONLY, STDIN_FILENO);

@@ -17,10 +17,10 @@ namespace syncguard::cli::test {
 using std::chrono::milliseconds;
 using syncguard::test::eventually;
 
-/// Generous: it is only reached when something is broken.
+/// Long, because a test waits so long only if it fails.
 inline constexpr milliseconds patience = std::chrono::seconds{20};
 
-/// Whether a process has ended; one that nobody has collected yet counts as ended.
+/// Whether a process has ended. A zombie counts as ended.
 [[nodiscard]] bool is_gone(pid_t pid);
 
 /// The whole file; empty if there is none.
@@ -28,16 +28,17 @@ inline constexpr milliseconds patience = std::chrono::seconds{20};
 
 struct finished {
     int exit_code = -1;  ///< -1 if a signal killed it.
-    int signal = 0;      ///< 0 if none did.
+    int signal = 0;      ///< 0 if no signal killed it.
     std::string out;
     std::string err;
 };
 
 struct start_options {
     std::vector<std::pair<std::string, std::string>> environment{};
-    std::string input{};  ///< What it finds on its standard input.
+    std::string input{};  ///< The contents of its standard input.
     std::vector<int> ignored_signals{};
-    /// A pseudo terminal's file descriptor: it becomes the controlling terminal, of a new session.
+    /// File descriptor of a pseudo terminal, which becomes the controlling terminal of a new
+    /// session.
     std::optional<int> terminal{};
     /// The user that the process runs as. Needs root.
     std::optional<uid_t> user{};
@@ -45,12 +46,12 @@ struct start_options {
 
 class process {
   public:
-    /// `folder` receives the files that capture its output.
+    /// The files that capture its output are made in `folder`.
     process(const std::filesystem::path& folder, const std::vector<std::string>& command,
             const start_options& options = {});
     process(const process&) = delete;
     process& operator=(const process&) = delete;
-    /// Kills it if it still runs.
+    /// Kills the process if it still runs.
     ~process();
 
     [[nodiscard]] pid_t pid() const noexcept { return pid_; }

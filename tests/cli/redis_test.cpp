@@ -56,7 +56,7 @@ TEST_F(commands_on_redis, run_holds_the_lock_while_its_command_runs) {
                      .integer);
 }
 
-TEST_F(commands_on_redis, run_does_not_start_its_command_if_the_grant_arrives_after_its_time) {
+TEST_F(commands_on_redis, run_does_not_start_its_command_if_the_grant_arrives_after_the_timeout) {
     syncguard::test::fault_proxy proxy(server_.port());
     proxy.delay(syncguard::test::direction::to_client, milliseconds{700});
     const auto result =
@@ -76,7 +76,7 @@ TEST_F(commands_on_redis, the_environment_names_the_server) {
 }
 
 TEST_F(commands_on_redis, run_does_not_wait_for_ever_for_a_server_that_never_answered) {
-    // It speaks no TLS, and never answers who begins with that.
+    // The server does not support TLS and never answers a TLS handshake.
     const auto result = syncguard(
         {"run", "--backend",
          "rediss://127.0.0.1:" + std::to_string(server_.port()) + "?connect_timeout_ms=300", "k",

@@ -7,7 +7,8 @@ namespace syncguard::cli::test {
 
 namespace {
 
-/// Well formed, never granted. One id in 64 begins with a dash: scripts must not trip over it.
+/// Well formed, never granted. One id in 64 begins with a dash, and must not be parsed as an
+/// option.
 constexpr auto unknown_id = "-AAAAAAAAAAAAAAAAAAAAA";
 
 class release_command : public command_test {};
@@ -26,7 +27,7 @@ TEST_F(release_command, frees_the_lock_once) {
     EXPECT_NE(std::string::npos, second.err.find("not held")) << second.err;
 }
 
-TEST_F(release_command, and_all_others_repeat_no_lock_id_when_they_fail) {
+TEST_F(release_command, and_all_others_do_not_print_lock_ids_when_they_fail) {
     const auto id = hold("k");
     EXPECT_EQ(0, syncguard({"release", id}).exit_code);
     const std::string unusable = "sqlite:" + file("missing/locks.db").string();
@@ -72,7 +73,7 @@ TEST_F(release_command, takes_lock_ids_that_begin_with_a_dash) {
     EXPECT_EQ(1, syncguard({"lookup", "--id", unknown_id}).exit_code);
 }
 
-TEST_F(extend_command, lets_the_lock_live_on_from_now) {
+TEST_F(extend_command, sets_the_ttl_from_now) {
     const auto id = hold("k", "30s");
     const auto before = std::chrono::system_clock::now().time_since_epoch();
     const auto result = syncguard({"extend", id, "--ttl", "10m", "--json"});

@@ -1,5 +1,5 @@
-/// A command for `run` that only root may signal: installed setuid, it becomes root as `sudo` does.
-/// Writes its process id to the first file, and ends when the second file exists.
+/// A command for `run` that only root may signal: installed setuid, it becomes root, as `sudo`
+/// does. Writes its process id to the first file, and ends when the second file exists.
 #include <unistd.h>
 
 #include <chrono>

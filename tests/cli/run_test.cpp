@@ -1,4 +1,4 @@
-/// `syncguard run`: the command, its surroundings, and waiting for the lock.
+/// `syncguard run`: the command, its environment, and waiting for the lock.
 #include "cli/workspace.hpp"
 #include "support/sqlite_connection.hpp"
 
@@ -13,18 +13,18 @@ namespace syncguard::cli::test {
 
 namespace {
 
-/// For scripts: goes on when the test says so.
+/// For scripts: waits until the test creates the file "go".
 constexpr auto until_signalled = "until [ -e go ]; do sleep 0.02; done\n";
 
 class run_command : public command_test {};
 
-TEST_F(run_command, ends_with_the_exit_code_of_the_command_and_says_nothing_itself) {
+TEST_F(run_command, ends_with_the_exit_code_of_the_command_and_prints_nothing_itself) {
     const auto result = syncguard({"run", "k", "--", "sh", "-c", "exit 7"});
     EXPECT_EQ(7, result.exit_code);
     EXPECT_EQ("", result.out + result.err);
 }
 
-TEST_F(run_command, in_json_reports_at_the_end_what_it_held_and_how_the_command_ended) {
+TEST_F(run_command, in_json_reports_at_the_end_the_lock_and_how_the_command_ended) {
     const auto result = syncguard({"run", "k", "--json", "--", "sh", "-c", "exit 7"});
     EXPECT_EQ(7, result.exit_code);
     const auto answer = json_of(result.out);
@@ -55,13 +55,13 @@ TEST_F(run_command, holds_the_lock_while_the_command_runs) {
     EXPECT_EQ(0, running->wait().exit_code);
 }
 
-TEST_F(run_command, passes_arguments_on_untouched) {
+TEST_F(run_command, passes_arguments_on_unchanged) {
     const auto result = syncguard(
         {"run", "k", "--", "printf", "%s|", "[a,b]", "--", "--ttl", "", "-n", "a b", "--help"});
     EXPECT_EQ("[a,b]|--|--ttl||-n|a b|--help|", result.out);
 }
 
-TEST_F(run_command, tells_the_command_about_its_lock) {
+TEST_F(run_command, passes_lock_id_and_fence_to_the_command) {
     const auto result =
         syncguard({"run", "k", "--", "sh", "-c",
                    "echo $SYNCGUARD_KEY; echo $SYNCGUARD_FENCE; echo "
@@ -99,7 +99,7 @@ TEST_F(run_command, leaves_no_other_files_open_for_the_command) {
     EXPECT_EQ(open_files({"env"}), open_files({SYNCGUARD_PROGRAM, "run", "k", "--"}));
 }
 
-TEST_F(run_command, says_127_if_there_is_no_such_command_and_frees_the_lock) {
+TEST_F(run_command, exits_with_127_if_there_is_no_such_command_and_releases_the_lock) {
     const auto result = syncguard({"run", "k", "--", "no-such-command-anywhere"});
     EXPECT_EQ(127, result.exit_code);
     EXPECT_NE(std::string::npos, result.err.find("no-such-command-anywhere")) << result.err;
@@ -110,7 +110,7 @@ TEST_F(run_command, says_127_if_there_is_no_such_command_and_frees_the_lock) {
     EXPECT_EQ(false, json_of(json.out).at("ok").as_bool());
 }
 
-TEST_F(run_command, says_126_if_the_command_cannot_be_run_and_frees_the_lock) {
+TEST_F(run_command, exits_with_126_if_the_command_cannot_be_executed_and_releases_the_lock) {
     touch("not-executable");
     EXPECT_EQ(126, syncguard({"run", "k", "--", file("not-executable")}).exit_code);
     EXPECT_EQ(126, syncguard({"run", "k", "--", file(".")}).exit_code);
@@ -141,7 +141,7 @@ TEST_F(run_command, uses_another_exit_code_for_conflicts_if_configured) {
     EXPECT_EQ(1, syncguard({"run", "-E", "9", "free", "--", "false"}).exit_code);
 }
 
-TEST_F(run_command, waits_for_its_turn) {
+TEST_F(run_command, waits_until_the_lock_is_free) {
     const auto first = start_script({"k"}, std::string("echo $SYNCGUARD_FENCE > first\n") +
                                                until_signalled + "echo > first_done");
     const auto first_fence = await_file("first");
@@ -154,8 +154,8 @@ TEST_F(run_command, waits_for_its_turn) {
     EXPECT_LT(first_fence, await_file("second"));
 }
 
-TEST_F(run_command, lets_one_command_at_a_time_through) {
-    // Each adds one to a number, without any protection but the lock.
+TEST_F(run_command, runs_one_command_at_a_time) {
+    // Each command adds one to a number, protected only by the lock.
     std::ofstream(file("number")) << "0\n";
     std::vector<std::unique_ptr<process>> all;
     for (int i = 0; i < 8; ++i) {
@@ -170,7 +170,7 @@ TEST_F(run_command, lets_one_command_at_a_time_through) {
 }
 
 TEST_F(run_command, renews_the_lock_for_as_long_as_the_command_runs) {
-    // Longer than three TTLs, and than a TTL and the store's tolerance.
+    // Longer than three TTLs, and longer than a TTL plus the store's tolerance.
     const auto running = start_script({"--ttl", "1s", "k"}, "echo > has; sleep 3.2; echo > done");
     (void)await_file("has");
     finished other;
@@ -187,7 +187,7 @@ TEST_F(run_command, ends_promptly_with_128_plus_the_signal_while_it_waits) {
     (void)hold("k");
     for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
         const auto waiting = start_script({"k"}, "echo > started");
-        // Until its signals are under control, the kernel would end it.
+        // Before `run` has set up its signals, the kernel would end it.
         ASSERT_TRUE(eventually([&] {
             const auto status = contents("/proc/" + std::to_string(waiting->pid()) + "/status");
             return status.find("SigBlk:\t0000000000000000") == std::string::npos &&
@@ -201,7 +201,7 @@ TEST_F(run_command, ends_promptly_with_128_plus_the_signal_while_it_waits) {
     EXPECT_FALSE(std::filesystem::exists(file("started")));
 }
 
-TEST_F(run_command, goes_on_waiting_when_an_ignored_signal_comes) {
+TEST_F(run_command, continues_to_wait_when_an_ignored_signal_arrives) {
     const auto id = hold("k");
     const auto waiting = start_script({"k"}, "exit 5", {.ignored_signals = {SIGHUP}});
     ASSERT_TRUE(eventually([&] {
@@ -239,7 +239,7 @@ TEST_F(run_command, finds_its_program_as_a_shell_does) {
         syncguard({"run", "k", "--", "job", "argument"}, {.environment = {{"PATH", path}}});
     EXPECT_EQ(0, result.exit_code) << result.err;
     EXPECT_EQ(file("second/job").string() + " argument", await_file("ran"));
-    // The only file of that name may not be executed.
+    // The only file of this name is not executable.
     EXPECT_EQ(126, syncguard({"run", "k", "--", "job"},
                              {.environment = {{"PATH", file("first").string() + ":/bin"}}})
                        .exit_code);

@@ -1,5 +1,5 @@
-/// A command for `run` that tells which signals reach it: prints `ready PID`, then the number of
-/// each signal on a line of its own. It ends, with exit code 0, at the signal its argument names.
+/// A command for `run` that reports which signals reach it: prints `ready PID`, then the number of
+/// each signal on a line of its own. At the signal named by its argument it ends with exit code 0.
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-/// `syncguard run` and signals: what reaches the command, how often, and in which state it starts.
+/// `syncguard run` and signals: which of them reach the command, how often, and the signal
+/// dispositions with which it starts.
 #include "cli/workspace.hpp"
 
 #include <fcntl.h>
@@ -30,7 +31,7 @@ class signals : public command_test {
         return pid;
     }
 
-    /// What the recorder got, without its first line.
+    /// The recorder's output without its first line.
     [[nodiscard]] static std::string recorded(const std::string& out) {
         return out.substr(out.find('\n') + 1);
     }
@@ -62,7 +63,7 @@ TEST_F(signals, that_kill_the_command_give_the_exit_code) {
     EXPECT_EQ(1, syncguard({"status", "k"}).exit_code);
 }
 
-/// Signals 32 and 33 are the C library's own: it sets them as it needs, also against what a program
+/// Signals 32 and 33 belong to the C library, which sets them as it needs, whatever the program
 /// inherited.
 std::string without_c_library_signals(const std::string& states) {
     std::istringstream lines(states);
@@ -74,7 +75,7 @@ std::string without_c_library_signals(const std::string& states) {
     return kept.str();
 }
 
-TEST_F(signals, start_for_the_command_as_run_inherited_them) {
+TEST_F(signals, have_the_same_dispositions_in_the_command_as_run_inherited) {
     const auto states = [&](const std::vector<std::string>& prefix, std::vector<int> ignored) {
         auto command = prefix;
         for (const auto& each : {"grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"})
@@ -94,7 +95,7 @@ TEST_F(signals, start_for_the_command_as_run_inherited_them) {
     }
 }
 
-TEST_F(signals, that_were_ignored_stay_ignored_as_under_nohup) {
+TEST_F(signals, ignored_by_the_parent_stay_ignored_as_under_nohup) {
     const auto run = start_script({"k"}, "echo > has; until [ -e go ]; do sleep 0.02; done; exit 3",
                                   {.ignored_signals = {SIGHUP}});
     (void)await_file("has");
@@ -104,7 +105,7 @@ TEST_F(signals, that_were_ignored_stay_ignored_as_under_nohup) {
     EXPECT_EQ(3, run->wait().exit_code);
 }
 
-TEST_F(signals, the_exit_code_is_known_even_where_children_were_to_be_ignored) {
+TEST_F(signals, the_exit_code_is_known_even_if_sigchld_was_inherited_as_ignored) {
     EXPECT_EQ(7, syncguard({"run", "k", "--", "sh", "-c", "exit 7"}, {.ignored_signals = {SIGCHLD}})
                      .exit_code);
 }
@@ -121,7 +122,7 @@ TEST_F(signals, from_the_terminal_reach_the_command_once) {
     EXPECT_TRUE(eventually([&] { return recorded(run->out()) == "2\n"; })) << run->out();
     ASSERT_EQ(1, ::write(controller, "\x1c", 1));
     EXPECT_TRUE(eventually([&] { return recorded(run->out()) == "2\n3\n"; })) << run->out();
-    // A signal that follows the same way shows that no copies of the others were on it.
+    // Signals arrive in order: after this one no copies of the others can follow.
     run->signal(SIGTERM);
     const auto result = run->wait();
     EXPECT_EQ(0, result.exit_code);
@@ -144,7 +145,7 @@ TEST_F(signals, a_hangup_of_the_terminal_reaches_the_command) {
     EXPECT_EQ("1\n", recorded(result.out));
 }
 
-TEST_F(signals, a_command_that_is_stopped_keeps_its_lock_and_goes_on) {
+TEST_F(signals, a_stopped_command_keeps_its_lock_and_can_continue) {
     const auto run = start({"run", "--ttl", "1s", "k", "--", SIGNAL_RECORDER, "15"});
     ASSERT_TRUE(eventually([&] { return run->out().ends_with("\n"); }));
     const auto command = command_of(*run);

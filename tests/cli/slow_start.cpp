@@ -1,11 +1,11 @@
 /// Loaded into `syncguard run` by tests: delays its child between the fork and the execution of the
-/// command, as a starved host does. The child calls getppid() there. With SLOW_START_AT_EXECUTION
-/// it delays the execution itself, as a slow file system does.
+/// command, as an overloaded host does, in the child's call of getppid(). With
+/// SLOW_START_AT_EXECUTION it delays the execution itself, as a slow file system does.
 ///
 /// With SLOW_START_UNTIL_SIGTERM the child blocks SIGTERM, and the delay ends when it arrives.
 ///
-/// With STOP_AT_CLOCK_READ=N the process stops itself at the Nth time that its main thread reads
-/// CLOCK_BOOTTIME after it has made a timer for that clock.
+/// With STOP_AT_CLOCK_READ=N the process stops itself when its main thread reads CLOCK_BOOTTIME for
+/// the Nth time after it has made a timer for that clock.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -18,7 +18,7 @@
 
 namespace {
 
-/// Once: the command has the same environment.
+/// Delays only once, because the command inherits the environment.
 void delay_once() {
     const char* marker = std::getenv("SLOW_START_MARKER");
     if (marker == nullptr || ::unlink(marker) != 0) return;

@@ -25,10 +25,10 @@ class slow_start : public command_test {
     }
 };
 
-TEST_F(slow_start, does_not_keep_the_lock_from_being_renewed) {
+TEST_F(slow_start, does_not_prevent_renewal_of_the_lock) {
     const auto run = start_slowly("500ms", milliseconds{2600});
     ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(file("marker")); }));
-    // Nobody else gets the lock before the command has begun.
+    // No other client gets the lock before the command has begun.
     const auto other = start({"acquire", "k", "-w", "20"});
     (void)await_file("ran");
     EXPECT_TRUE(other->running());
@@ -66,7 +66,8 @@ TEST_F(slow_start, of_a_script_without_interpreter_does_not_run_it_beyond_the_en
     EXPECT_FALSE(std::filesystem::exists(file("ran")));
 }
 
-/// Wherever `run` is stopped between the grant and the fork, it notices that the lock is over.
+/// At whichever point between the grant and the fork `run` is stopped, it notices that the lock has
+/// expired.
 TEST_F(slow_start, does_not_start_the_command_if_run_was_stopped_past_the_end_of_the_lock) {
     for (const char* clock_read : {"1", "2", "3", "4"}) {
         SCOPED_TRACE(clock_read);

@@ -22,7 +22,7 @@ TEST_F(status_command, says_locked_with_exit_code_zero) {
     EXPECT_EQ("{\"ok\":true,\"locked\":true}\n", syncguard({"status", "k", "--json"}).out);
 }
 
-TEST_F(status_command, knows_that_different_spellings_of_a_key_are_one_key) {
+TEST_F(status_command, treats_different_spellings_of_a_key_as_one_key) {
     (void)hold("caf\u00e9");
     EXPECT_EQ(0, syncguard({"status", "cafe\u0301"}).exit_code);
 }

@@ -1,4 +1,4 @@
-/// When a command must end for want of its lock.
+/// When a command must end because its lock is not renewed.
 #include "cli/termination_schedule.hpp"
 
 #include "core/lease/renewal_plan.hpp"
@@ -33,13 +33,13 @@ TEST(termination_schedule, leaves_time_for_a_second_renewal_when_the_first_hangs
     }
 }
 
-TEST(termination_schedule, keeps_the_end_of_a_long_lock_short) {
+TEST(termination_schedule, limits_the_time_before_the_end_of_a_long_lock) {
     const auto schedule = schedule_termination(granted + 1h, 1h);
     EXPECT_EQ(granted + 1h - 10s, schedule.terminate_at);
     EXPECT_EQ(granted + 1h - 1s, schedule.kill_at);
 }
 
-TEST(termination_schedule, gives_a_moment_when_the_lock_is_gone_but_never_past_its_end) {
+TEST(termination_schedule, after_a_loss_leaves_two_seconds_but_never_past_the_end_of_the_lock) {
     EXPECT_EQ(granted + 2s, kill_time_after_loss(granted, granted + 30s, 30s));
     EXPECT_EQ(granted + 29s, kill_time_after_loss(granted + 28s, granted + 30s, 30s));
     EXPECT_EQ(granted + 29s, kill_time_after_loss(granted + 40s, granted + 30s, 30s));

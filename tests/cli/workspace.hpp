@@ -1,4 +1,4 @@
-/// A private folder with a private lock store, and the command to try on it.
+/// A private folder with a private lock store, and functions that run the command on it.
 #pragma once
 
 #include "cli/process.hpp"
@@ -14,7 +14,7 @@
 
 namespace syncguard::cli::test {
 
-/// The base of all tests that start the command.
+/// Base of all tests that start the command.
 class command_test : public ::testing::Test {
   protected:
     [[nodiscard]] std::filesystem::path file(const std::string& name) const {
@@ -26,11 +26,11 @@ class command_test : public ::testing::Test {
     [[nodiscard]] std::unique_ptr<process> start(const std::vector<std::string>& arguments,
                                                  start_options options = {}) const;
 
-    /// The same, and waits for its end.
+    /// Runs `syncguard ARGUMENTS...` on the private store and waits for its end.
     [[nodiscard]] finished syncguard(const std::vector<std::string>& arguments,
                                      start_options options = {}) const;
 
-    /// Takes a lock with `syncguard acquire` and returns its id.
+    /// Acquires a lock with `syncguard acquire` and returns its id.
     [[nodiscard]] std::string hold(const std::string& key, const std::string& ttl = "1m") const;
 
     /// Starts `syncguard run OPTIONS... KEY -- sh -c SCRIPT`; the script runs in the folder.
@@ -46,7 +46,7 @@ class command_test : public ::testing::Test {
     syncguard::test::temporary_folder folder_;
 };
 
-/// The one JSON object on a line of its own that `text` must be.
+/// Parses `text`, which must be one JSON object on one line.
 [[nodiscard]] boost::json::object json_of(const std::string& text);
 
 /// The value on the line `label: value`.

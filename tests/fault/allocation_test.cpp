@@ -1,4 +1,4 @@
-/// Out of memory at the Nth allocation of an acquisition, for every N, until none is left to fail.
+/// Out of memory at the Nth allocation of an acquisition, for every N up to the last allocation.
 #include "support/failing_allocation.hpp"
 
 #include <syncguard/memory.hpp>
@@ -23,7 +23,7 @@ void expect_no_lock_is_lost(const Backend& locks) {
         }
     })) {
         ++nth;
-        // Whatever failed, and wherever: nothing stays locked that nobody holds.
+        // Whichever allocation failed: no lock without a holder remains.
         EXPECT_FALSE(locks.is_locked("a key that is too long for the small string optimisation"))
             << "allocation " << nth;
         ASSERT_LT(nth, 1000);
@@ -56,7 +56,7 @@ TEST(out_of_memory, a_release_that_cannot_be_started_leaves_a_lease_that_can_be_
     EXPECT_GT(nth, 2);
 }
 
-TEST(out_of_memory, telemetry_does_not_change_that) {
+TEST(out_of_memory, an_acquisition_with_telemetry_that_fails_leaves_nothing_locked) {
     const auto locks = with_telemetry(memory::backend(), {.on_event = [](const lock_event&) {}});
     (void)locks.is_locked("warm-up");
     expect_no_lock_is_lost(locks);

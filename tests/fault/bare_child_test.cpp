@@ -1,5 +1,5 @@
-/// Children that were created without fork handlers, as by `_Fork` or the bare system call: they
-/// hold nothing of their parent's, and do not disturb it.
+/// Children created without fork handlers, as by `_Fork` or the bare system call: they hold no
+/// locks of their parent and do not disturb it.
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
 #ifdef SYNCGUARD_WITH_REDIS
@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the child does with the parent's objects. Returns its exit code.
+/// Uses the parent's objects in the child. Returns the child's exit code.
 template <class Backend, class Lease>
 int use_in_child(std::optional<Backend>& locks, std::optional<Lease>& lease) {
     if (lease->valid()) return 1;
@@ -41,7 +41,8 @@ int use_in_child(std::optional<Backend>& locks, std::optional<Lease>& lease) {
     return 0;
 }
 
-/// Acquires, lets a bare child try to disturb, and checks that the parent notices nothing.
+/// Acquires a lock, lets a bare child use the parent's objects, and checks that the parent is not
+/// affected.
 template <class Backend>
 void expect_undisturbed(std::optional<Backend> locks, const Backend& other) {
     auto acquired = locks->acquire("k", {.ttl = 60s});

@@ -1,5 +1,5 @@
-/// Holders that are stopped, killed or forked while their locks are renewed: real processes.
-/// Sanitizers do not go well with threads after a fork, so that they do not watch this.
+/// Holder processes that are stopped, killed or forked while their locks are renewed. Not run under
+/// sanitizers, which do not support threads after a fork.
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/loss_recorder.hpp"
@@ -30,7 +30,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What processes tell each other while one of them is stopped.
+/// Shared memory by which the processes of a test communicate.
 struct notes {
     std::atomic<bool> ready{false};
     std::atomic<lease_clock::rep> last_trusted{0};
@@ -74,7 +74,7 @@ class stopped_holder : public testing::TestWithParam<shared_store> {
     [[nodiscard]] any_backend open() const {
         return connect(server_ ? server_->url() : "sqlite:" + (folder_ / "locks.db").string());
     }
-    /// Waits until nobody has the lock any more.
+    /// Waits until the lock is free, and acquires it.
     [[nodiscard]] lease<any_capabilities> take_over() const {
         return acquire_with_retries(open(), "k",
                                     {.ttl = 60s,
@@ -107,7 +107,7 @@ TEST_P(stopped_holder, past_its_ttl_finds_its_lease_invalid_before_it_does_anyth
         if (!eventually([&] { return losses.any() && stop.stop_requested(); })) return 2;
         if (losses.first().event.reason != loss_reason::expired) return 3;
         if (lease->valid()) return 4;
-        // The lock that another client has by now is not released.
+        // The lock that another client has acquired meanwhile is not released.
         return lease->release().ok ? 5 : 0;
     });
     ASSERT_TRUE(eventually([&] { return notes_->ready.load(); }));
@@ -142,7 +142,7 @@ TEST_P(stopped_holder, in_lock_is_reported_by_an_outcome) {
     EXPECT_TRUE(taken_over.valid());
 }
 
-TEST_P(stopped_holder, that_forked_goes_on_and_its_child_does_not_renew) {
+TEST_P(stopped_holder, that_forked_continues_and_its_child_does_not_renew) {
     child_process holder([&] {
         loss_recorder losses;
         const auto locks = open();
@@ -168,14 +168,14 @@ TEST_P(stopped_holder, that_forked_goes_on_and_its_child_does_not_renew) {
     EXPECT_FALSE(open().acquire("k"));
     holder.kill(SIGKILL);
     EXPECT_EQ(holder.wait(), 128 + SIGKILL);
-    // The child lives on with its parent's memory, and lets the lock end.
+    // The child continues with a copy of its parent's memory, and lets the lock expire.
     auto taken_over = take_over();
     EXPECT_TRUE(taken_over.valid());
     EXPECT_FALSE(notes_->grandchild_minds);
     EXPECT_EQ(::kill(notes_->grandchild, SIGKILL), 0);
 }
 
-TEST(kept_lease, in_a_forked_child_is_left_alone_while_the_childs_own_are_renewed) {
+TEST(kept_lease, in_a_forked_child_is_not_renewed_while_the_childs_own_leases_are) {
     const memory::backend locks;
     auto lease = locks.acquire("k", {.ttl = 2s});
     std::atomic<int> lost{0};
@@ -186,7 +186,7 @@ TEST(kept_lease, in_a_forked_child_is_left_alone_while_the_childs_own_are_renewe
         if (lease->valid() || lease->extend().ok) return 1;
         lease->keep_alive();
         lease->on_lost([&](const loss&) { ++lost; });
-        // What the child acquires itself is looked after.
+        // Locks that the child acquires itself are renewed.
         auto own = locks.acquire("own", {.ttl = 2s});
         own->keep_alive();
         auto watched = locks.acquire("watched", {.ttl = 3s});

@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-/// An address where nobody answers: the queue of those who want to connect is full.
+/// An address that does not answer: its listen backlog is full.
 class dead_end {
   public:
     dead_end() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -38,7 +38,7 @@ class dead_end {
 
 class a_connection : public testing::Test {
   protected:
-    /// Tries both dead ends, for so long in all.
+    /// Tries both addresses, for at most this time in all.
     void open(std::chrono::milliseconds at_most) {
         std::exception_ptr failure;
         boost::asio::co_spawn(context_,

@@ -38,9 +38,9 @@ boost::asio::awaitable<void> ask(net::http_pool& pool, boost::asio::io_context& 
     }
 }
 
-/// Makes the `nth` allocation fail of a call that waits for the only connection. Returns whether
-/// there was such an allocation. So many other timers run that the table of timers is full and the
-/// call's own timer allocates.
+/// Makes the `nth` allocation of a call that waits for the only connection fail. Returns whether
+/// there was such an allocation. `timers` other timers run: with some of these numbers Asio's table
+/// of timers is full, so that the call's own timer allocates.
 bool fails_in_line(long nth, std::size_t timers) {
     std::atomic<int> requests{0};
     std::atomic<bool> holds{true};

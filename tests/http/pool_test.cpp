@@ -1,4 +1,4 @@
-/// Answers are matched to their requests, whatever a server sends beside them.
+/// Answers are matched to their requests, whatever else the server sends.
 #include "http/pool.hpp"
 
 #include "support/certificates.hpp"
@@ -29,10 +29,11 @@ std::string answer_with(const std::string& body) {
     return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-/// A server that gives these replies in turn, without TLS and with it.
+/// A server that sends given replies one after another, without and with TLS.
 class http_answers : public testing::TestWithParam<bool> {
   protected:
-    /// The bodies of the answers to one request after the other, "broken" where there was none.
+    /// Sends one request for each reply, one after another. Returns the bodies of the answers,
+    /// "broken" if there was none.
     answers ask(const std::vector<http_reply>& replies) {
         std::atomic<std::size_t> requests{0};
         const http_server server(
@@ -82,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(all, http_answers, testing::Bool(), [](const auto& test
     return std::string(test.param ? "with_tls" : "without_tls");
 });
 
-TEST_P(http_answers, come_behind_interim_responses) {
+TEST_P(http_answers, may_follow_interim_responses) {
     for (const char* const interim :
          {"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n",
           "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
@@ -132,14 +133,14 @@ TEST_P(http_answers, in_chunks_keep_the_connection) {
     EXPECT_EQ(connections_, 1U);
 }
 
-/// A server far away, without TLS and with it.
+/// A server with a long round trip, without and with TLS.
 class http_at_a_distance : public testing::TestWithParam<bool> {
   protected:
     static constexpr auto round_trip = 100ms;
 
     http_at_a_distance() { proxy_.delay(direction::to_client, round_trip); }
 
-    /// Asks so often, one request after the other, each for so long. Returns how many were
+    /// Sends `count` requests one after another, each with this timeout. Returns how many were
     /// answered.
     std::size_t ask(std::size_t count, std::chrono::milliseconds timeout) {
         std::size_t answered = 0;
@@ -190,10 +191,10 @@ INSTANTIATE_TEST_SUITE_P(all, http_at_a_distance, testing::Bool(), [](const auto
     return std::string(test.param ? "with_tls" : "without_tls");
 });
 
-TEST_P(http_at_a_distance, timeouts_below_the_round_trip_do_not_open_a_connection_each) {
+TEST_P(http_at_a_distance, timeouts_below_the_round_trip_do_not_each_open_a_connection) {
     EXPECT_EQ(ask(100, 20ms), 0U);
     EXPECT_LE(proxy_.connections(), 12U);
-    // No call that has the time waits for long.
+    // A call with a long timeout does not wait for long.
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(ask(1, 20s), 1U);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
@@ -274,7 +275,7 @@ TEST_P(http_connections_of, are_opened_at_once_for_calls_that_have_priority) {
         context.poll();
         return ctx;
     };
-    // Each delays the next connection longer.
+    // Each of these calls increases the delay before the next connection.
     for (std::size_t i = 1; i <= 4; ++i) {
         const auto ctx = begin("/impatient", false);
         ASSERT_TRUE(eventually([&] {

@@ -1,4 +1,5 @@
-/// Leader/Followers: callers run the loop one after another, or a fallback thread without callers.
+/// Leader/Followers: callers run the loop one after another; without callers a fallback thread
+/// does.
 #include "net/io_loop.hpp"
 
 #include "support/cancelled_thread.hpp"
@@ -44,10 +45,10 @@ std::ptrdiff_t threads_of_this_process() {
     return std::distance(begin(tasks), end(tasks));
 }
 
-/// A handler whose only work is test tasks, which finish when the test says so.
+/// A handler whose only work is test tasks, which finish when the test allows it.
 class test_handler : public net::io_loop::handler {
   public:
-    // For any thread.
+    // Called by any thread.
 
     std::shared_ptr<test_task> execute(
         std::shared_ptr<test_task> op = std::make_shared<test_task>()) {
@@ -63,7 +64,7 @@ class test_handler : public net::io_loop::handler {
     void notify() { loop_.notify(); }
     void reserve_for_own_thread() { loop_.reserve_for_own_thread(); }
     void unreserve() { loop_.unreserve(); }
-    /// Notifies no thread: the next run finishes it.
+    /// The next run finishes `op`. Notifies no thread.
     void allow(const std::shared_ptr<test_task>& op) {
         const std::lock_guard guard(mutex_);
         allowed_.insert(op);
@@ -86,11 +87,11 @@ class test_handler : public net::io_loop::handler {
         return loop_.run_if_leader(done, until);
     }
     void end() { loop_.shutdown(); }
-    /// Posts an event, as the network would.
+    /// Posts an event, as the network does.
     void post_event(std::function<void()> action) {
         boost::asio::post(loop_.context(), std::move(action));
     }
-    /// Runs the events that the loop has not handled.
+    /// Runs pending events of the loop.
     std::size_t run_pending_events() { return loop_.context().poll(); }
 
     [[nodiscard]] long runs() const { return runs_; }
@@ -99,7 +100,7 @@ class test_handler : public net::io_loop::handler {
     [[nodiscard]] std::size_t largest_batch() const { return largest_batch_; }
     [[nodiscard]] bool ever_run_by_two() const { return run_by_two_; }
 
-    // For the leader.
+    // Called by the leader.
 
     step_result run_once() override {
         const bool nested = last_runner_ == std::this_thread::get_id();
@@ -130,7 +131,7 @@ class test_handler : public net::io_loop::handler {
     void on_try_receive(std::function<receive_result()> try_receive) {
         try_receive_ = std::move(try_receive);
     }
-    /// Of a server on the same CPU.
+    /// The socket belongs to a server on the same CPU.
     void poll_on(int socket) { socket_ = socket; }
     void set_min_batch(std::size_t tasks) { min_batch_ = tasks; }
 
@@ -182,7 +183,7 @@ class test_handler : public net::io_loop::handler {
 
 class io_loop_test : public testing::Test {
   protected:
-    // With the first thread of a process, a sanitizer may start one of its own.
+    // A sanitizer may start its own thread together with the first thread of a process.
     io_loop_test() {
         std::thread([] {}).join();
     }
@@ -190,7 +191,7 @@ class io_loop_test : public testing::Test {
         if (runner_) runner_->end();
     }
 
-    /// One that executes a test task.
+    /// A thread that executes a test task.
     struct calling_thread {
         std::shared_ptr<test_task> op = std::make_shared<test_task>();
         std::promise<std::thread::id> begun;
@@ -257,7 +258,7 @@ TEST_F(io_loop_test, a_new_caller_runs_once_for_a_polling_leader) {
     const auto leader = call();
     int own_runs = 0;
     EXPECT_TRUE(eventually([&] {
-        // One right after the other: after each run the leader polls for a while.
+        // Back to back: after each run the leader polls for a while.
         for (int i = 0; i < 100; ++i) {
             const auto op = std::make_shared<test_task>();
             runner_->allow(op);
@@ -272,7 +273,7 @@ TEST_F(io_loop_test, a_new_caller_runs_once_for_a_polling_leader) {
     EXPECT_FALSE(runner_->ever_run_by_two());
 }
 
-TEST_F(io_loop_test, a_leader_returns_also_if_another_caller_finished_its_operation) {
+TEST_F(io_loop_test, a_leader_returns_even_if_another_caller_finished_its_operation) {
     for (int round = 0; round < 300; ++round) {
         const auto leader = call();
         const auto op = std::make_shared<test_task>();
@@ -288,7 +289,7 @@ TEST_F(io_loop_test, a_leader_returns_also_if_another_caller_finished_its_operat
 TEST_F(io_loop_test, the_handler_runs_also_at_the_time_that_a_new_callers_run_returned) {
     const auto leader = call();
     for (int round = 0; round < 50; ++round) {
-        // So that the leader polls when the last one is submitted.
+        // These make the leader poll when `op` is submitted.
         for (int i = 0; i < 3; ++i) {
             const auto before = std::make_shared<test_task>();
             runner_->allow(before);
@@ -321,7 +322,7 @@ TEST_F(io_loop_test, a_new_caller_that_runs_before_the_fallback_thread_may_wait)
         runner_->allow(inner);
         runner_->allow(outer);
         runner_->on_next_run([&] {
-            // The thread has the time to come in between.
+            // Gives the fallback thread time to run in between.
             for (int i = 0; i < 300; ++i)
                 std::this_thread::yield();
             runner_->execute(inner);
@@ -380,7 +381,7 @@ TEST_F(io_loop_test, submitted_operations_run_on_one_fallback_thread) {
     EXPECT_LE(threads_of_this_process(), threads + 1);
 }
 
-TEST_F(io_loop_test, work_of_a_leaving_leader_goes_on_without_callers) {
+TEST_F(io_loop_test, work_of_a_leaving_leader_continues_without_callers) {
     const auto caller = call();
     const auto started = runner_->submit();
     EXPECT_TRUE(eventually([&] { return runner_->open_count() == 2; }));
@@ -417,7 +418,7 @@ TEST_F(io_loop_test, a_run_of_the_fallback_thread_may_itself_execute_an_operatio
     EXPECT_EQ(inner->times_finished, 1);
 }
 
-TEST_F(io_loop_test, the_leader_gets_the_exception_of_a_run_and_followers_go_on) {
+TEST_F(io_loop_test, the_leader_gets_the_exception_of_a_run_and_followers_continue) {
     const auto first = call();
     const auto second = call();
     runner_->on_next_run([] { throw std::runtime_error("once"); });
@@ -450,7 +451,7 @@ TEST_F(io_loop_test, notify_wakes_a_sleeping_leader) {
     caller->returned.get();
 }
 
-TEST_F(io_loop_test, notify_wakes_no_thread_where_there_is_nothing_to_do) {
+TEST_F(io_loop_test, notify_wakes_no_thread_if_there_is_nothing_to_do) {
     const auto threads = threads_of_this_process();
     runner_->notify();
     EXPECT_LE(threads_of_this_process(), threads);
@@ -471,7 +472,7 @@ TEST_F(io_loop_test, the_handler_runs_at_the_time_that_its_last_run_returned) {
     EXPECT_EQ(runner_->runs(), 2);
 }
 
-TEST_F(io_loop_test, events_are_handled_though_the_next_run_is_always_due) {
+TEST_F(io_loop_test, events_are_handled_even_if_the_next_run_is_always_due) {
     const auto background_task = runner_->submit();
     EXPECT_TRUE(eventually([&] { return runner_->open_count() == 1; }));
     const auto caller = call();
@@ -487,7 +488,7 @@ TEST_F(io_loop_test, events_are_handled_though_the_next_run_is_always_due) {
     caller->returned.get();
 }
 
-TEST_F(io_loop_test, only_the_leader_can_go_on_leading) {
+TEST_F(io_loop_test, only_the_leader_can_continue_to_lead) {
     EXPECT_FALSE(runner_->run_if_leader([] { return true; }, steady_clock::now() + 1h));
     const auto caller = call();
     EXPECT_FALSE(runner_->run_if_leader([] { return true; }, steady_clock::now() + 1h));
@@ -539,7 +540,7 @@ TEST_F(io_loop_test, operations_build_up_to_a_batch_or_until_one_is_due) {
     const auto runs = runner_->runs();
     tasks.push_back(runner_->submit());
     tasks.push_back(runner_->submit());
-    // No run is due yet: the next operation makes three.
+    // No run is due yet: two operations are submitted, the next makes three.
     EXPECT_LE(runner_->runs(), runs + 1);
     tasks.push_back(runner_->submit());
     EXPECT_TRUE(eventually([&] { return runner_->open_count() == 4; }));
@@ -557,8 +558,8 @@ TEST_F(io_loop_test, an_operation_that_is_submitted_during_a_run_is_not_missed) 
     (void)runner_->submit();
     ASSERT_TRUE(eventually([&] { return runner_->open_count() == 1; }));
     const auto urgent = std::make_shared<test_task>(clock::now() + std::chrono::hours(1));
-    // The leader sleeps for a moment. The operation is not due by then, so it does not interrupt
-    // the leader, whose run then returns no wake-up time.
+    // The leader sleeps for a moment. The operation submitted during its next run is not due by
+    // then, so it does not interrupt the leader, whose run then returns no wake-up time.
     runner_->on_next_run([&] {
         runner_->wake_at(clock::now() + std::chrono::milliseconds(5));
         runner_->on_next_run([&] {
@@ -577,12 +578,12 @@ TEST_F(io_loop_test, notifying_a_polling_leader_leaves_no_events_behind) {
     const auto op = std::make_shared<test_task>();
     std::atomic<int> polls{0};
     runner_->on_try_receive([&] {
-        // The first call is before the first run, and not a poll.
+        // The first call comes before the first run and is not a poll.
         if (polls++ > 0) runner_->notify();
         if (polls >= notifications) runner_->let_finish(op);
         return net::io_loop::handler::receive_result::none;
     });
-    // A leader that is often notified polls, and may fall asleep all the same.
+    // A leader that is notified often polls, but may still fall asleep.
     std::jthread caller([&](const std::stop_token& stop) {
         while (!stop.stop_requested()) {
             runner_->notify();
@@ -596,7 +597,7 @@ TEST_F(io_loop_test, notifying_a_polling_leader_leaves_no_events_behind) {
     EXPECT_LE(runner_->run_pending_events(), 2U);
 }
 
-/// Beside a server on the same CPU, whose answers come over one end of a pair of sockets.
+/// An event loop with a server on the same CPU, whose answers arrive on one end of a socket pair.
 class io_loop_beside_its_server : public io_loop_test {
   protected:
     io_loop_beside_its_server() {
@@ -627,11 +628,11 @@ class io_loop_beside_its_server : public io_loop_test {
 TEST_F(io_loop_beside_its_server, a_lone_caller_sleeps_until_the_reply_comes) {
     runner_->on_next_run([&] { ASSERT_EQ(::send(there_.get(), "x", 1, MSG_NOSIGNAL), 1); });
     runner_->execute(op_);
-    // Before the first run, and when the answer was there.
+    // One poll before the first run, one when the answer has arrived.
     EXPECT_EQ(polls_, 2);
 }
 
-TEST_F(io_loop_beside_its_server, a_silent_server_delays_no_notification) {
+TEST_F(io_loop_beside_its_server, a_silent_server_does_not_delay_notifications) {
     constexpr int rounds = 100;
     const auto begin = steady_clock::now();
     for (int i = 0; i < rounds; ++i) {
@@ -639,7 +640,7 @@ TEST_F(io_loop_beside_its_server, a_silent_server_delays_no_notification) {
         runner_->let_finish(caller->op);
         caller->returned.get();
     }
-    // Each that was not notified would have slept for 50 ms, or for ever.
+    // Without its notification each caller would have slept for 50 ms, or for ever.
     EXPECT_LT(steady_clock::now() - begin, rounds * 25ms);
 }
 
@@ -658,7 +659,7 @@ TEST_F(io_loop_test, is_led_by_the_fallback_thread_while_that_is_reserved) {
     runner_->unreserve();
 }
 
-TEST_F(io_loop_test, a_leading_caller_hands_over_to_the_reserved_thread_and_waits_on) {
+TEST_F(io_loop_test, a_leading_caller_hands_over_to_the_reserved_thread_and_keeps_waiting) {
     const auto first = call();
     const auto second = call();
     runner_->reserve_for_own_thread();
@@ -757,7 +758,7 @@ TEST_F(io_loop_test, operations_of_many_threads_finish_once_each_and_together) {
                 }
             });
         }
-        // The first of all of them become one batch; from then on each goes as it comes.
+        // The first operations of all threads become one batch; later ones run as they arrive.
         runner_->let_finish_all_once_open(callers);
     }
     for (const auto& own : tasks) {

@@ -1,4 +1,4 @@
-/// Leases that are kept ask their engine to perform its I/O on threads of its own.
+/// While leases are renewed, the engine performs its I/O on its own threads.
 #include "support/expect_error.hpp"
 #include "support/scripted_engine.hpp"
 
@@ -75,7 +75,7 @@ TEST_F(reserved_io, ends_with_the_lease) {
     EXPECT_EQ(engine_->reservations(), 0);
 }
 
-TEST_F(reserved_io, is_not_begun_for_a_lease_that_is_only_watched_or_released) {
+TEST_F(reserved_io, does_not_begin_for_a_lease_that_is_only_watched_or_released) {
     auto watched = acquire();
     watched.on_lost([](const loss&) {});
     EXPECT_EQ(engine_->reservations(), 0);
@@ -85,7 +85,7 @@ TEST_F(reserved_io, is_not_begun_for_a_lease_that_is_only_watched_or_released) {
     EXPECT_EQ(engine_->reservations(), 0);
 }
 
-TEST_F(reserved_io, that_cannot_be_had_fails_keep_alive) {
+TEST_F(reserved_io, that_cannot_start_makes_keep_alive_fail) {
     engine_->has_threads = false;
     auto lease = acquire();
     expect_error(error_code::internal, [&] { lease.keep_alive(); });

@@ -81,7 +81,7 @@ TEST(socket_registry, leaves_removed_sockets_open_in_a_child) {
     EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(socket_registry, is_changed_without_a_signal_handler_in_between) {
+TEST(socket_registry, blocks_signals_while_it_is_changed) {
     static volatile std::sig_atomic_t handled = 0;
     handled = 0;
     struct sigaction former {};

@@ -1,4 +1,4 @@
-/// Embedded stores and the clocks of their host: steps of the wall clock, reboots, time namespaces.
+/// Embedded stores and the host's clocks: steps of the wall clock, reboots, time namespaces.
 #include "sqlite/faulty_vfs.hpp"
 #include "sqlite/wall_clock.hpp"
 #include "support/child_process.hpp"
@@ -37,7 +37,7 @@ class embedded_store : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(engines, embedded_store, testing::Values("memory", "sqlite"),
                          [](const auto& test) { return test.param; });
 
-TEST_P(embedded_store, a_forward_step_of_the_wall_clock_gives_no_second_holder) {
+TEST_P(embedded_store, a_forward_step_of_the_wall_clock_admits_no_second_holder) {
     auto lease = locks_.acquire("k", {.ttl = 30s});
     ASSERT_TRUE(lease);
     const wall_clock_step step(1h);
@@ -62,7 +62,8 @@ class boot_clock : public testing::Test {
     std::filesystem::path path_ = folder_ / "locks.db";
 };
 
-/// Runs `body` in a child that has first done what only root may: `not_permitted` if it may not.
+/// Runs `body` in a child after `prepare`, which needs privileges. Returns `not_permitted` if
+/// `prepare` fails.
 int run_privileged(const std::function<bool()>& prepare, const std::function<int()>& body) {
     child_process child([&] { return prepare() ? body() : not_permitted; });
     return child.wait();
@@ -88,7 +89,7 @@ int run_in_time_namespace(std::chrono::seconds ahead, const std::function<int()>
     });
 }
 
-TEST_F(boot_clock, locks_of_an_earlier_boot_are_over_and_their_fences_go_on) {
+TEST_F(boot_clock, locks_of_an_earlier_boot_are_expired_and_their_fences_continue) {
     auto lease = open().acquire("k", {.ttl = 1h});
     ASSERT_TRUE(lease);
     sqlite_connection(path_).run("UPDATE syncguard_locks_v2 SET boot_id = 'an earlier boot'");
@@ -107,7 +108,7 @@ TEST_F(boot_clock, a_process_in_another_time_namespace_respects_locks_of_the_hos
     EXPECT_EQ(code, 0);
 }
 
-TEST_F(boot_clock, a_lock_made_in_another_time_namespace_ends_with_its_ttl) {
+TEST_F(boot_clock, a_lock_acquired_in_another_time_namespace_ends_with_its_ttl) {
     const int code = run_in_time_namespace(3600s, [&] {
         open().acquire("k", {.ttl = 200ms})->detach();
         return 0;
@@ -118,7 +119,7 @@ TEST_F(boot_clock, a_lock_made_in_another_time_namespace_ends_with_its_ttl) {
     EXPECT_TRUE(eventually([&] { return open().acquire("k").ok(); }));
 }
 
-TEST_F(boot_clock, a_process_that_cannot_tell_its_time_namespace_is_refused) {
+TEST_F(boot_clock, a_process_that_cannot_find_its_time_namespace_is_refused) {
     const int code = run_privileged([] { return ::unshare(CLONE_NEWTIME) == 0; },
                                     [&] {
                                         expect_error(error_code::service_unavailable,
@@ -160,16 +161,16 @@ TEST_F(boot_clock, without_a_proc_file_system_nothing_is_granted) {
     EXPECT_EQ(code, 0);
 }
 
-/// What /proc/self/mountinfo says of the file systems around a lock file.
+/// Lock files on the file systems that /proc/self/mountinfo lists.
 class mounted_lock_file : public boot_clock {
   protected:
-    /// A line of mountinfo: the root file system, or one that is mounted in it.
+    /// A line of mountinfo: the root file system, or a file system mounted in it.
     static std::string line(const std::filesystem::path& mount_point, const std::string& type) {
         const std::string ids = mount_point == "/" ? "1 0" : "2 1";
         return ids + " 254:0 / " + mount_point.string() + " rw,relatime - " + type + " source rw\n";
     }
 
-    /// Runs `body` in a child that reads `mountinfo` there.
+    /// Runs `body` in a child whose /proc/self/mountinfo has this text.
     [[nodiscard]] int run_with_mounts(const std::string& mountinfo,
                                       const std::function<int()>& body) const {
         const auto shown = folder_ / "mounts";
@@ -182,7 +183,7 @@ class mounted_lock_file : public boot_clock {
         return run_privileged(prepare, body);
     }
 
-    /// 0 if the file at `path` is refused with a message that says `expected`, and nothing is
+    /// 0 if the file at `path` is refused with a message that contains `expected`, and nothing is
     /// created.
     [[nodiscard]] static int expect_refusal(const std::filesystem::path& path,
                                             const std::string& expected) {
@@ -219,7 +220,7 @@ TEST_F(mounted_lock_file, whose_file_system_is_not_listed_is_refused) {
     EXPECT_EQ(code, 0);
 }
 
-TEST_F(mounted_lock_file, behind_links_to_a_missing_file_is_judged_by_where_it_would_be_created) {
+TEST_F(mounted_lock_file, behind_links_to_a_missing_file_is_checked_where_it_would_be_created) {
     std::filesystem::create_directory(folder_ / "remote");
     std::filesystem::create_symlink("remote/locks.db", folder_ / "second.db");
     std::filesystem::create_symlink(folder_ / "second.db", folder_ / "first.db");

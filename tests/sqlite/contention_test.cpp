@@ -1,4 +1,4 @@
-/// Many callers of one lock file: the order in which they are served, and which of them wait.
+/// Many callers of one lock file: the order in which they are served, and who waits for whom.
 #include "sqlite/call_queue.hpp"
 #include "sqlite/faulty_vfs.hpp"
 #include "sqlite/interruptible_mutex.hpp"
@@ -45,7 +45,7 @@ std::string own_key(int i) {
     return "other:" + std::to_string(i);
 }
 
-/// Returns when all other threads of this process, of which there are at least `count`, sleep.
+/// Returns when this process has at least `count` other threads and all of them sleep.
 void await_sleeping_threads(std::size_t count) {
     const auto all_sleep = [count] {
         std::size_t asleep = 0;
@@ -69,7 +69,7 @@ class sqlite_contention : public testing::Test {
         return sqlite::backend({.path = path_}, {.operation_timeout = timeout});
     }
 
-    /// The descriptor of the watch that this process began last; 0 if it watches nothing.
+    /// The descriptor of this process's latest file watch; 0 if it has none.
     [[nodiscard]] static int latest_watch() {
         int latest = 0;
         for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
@@ -86,7 +86,7 @@ class sqlite_contention : public testing::Test {
     std::filesystem::path path_ = folder_ / "locks.db";
 };
 
-TEST_F(sqlite_contention, an_extension_goes_before_the_calls_that_wait_already) {
+TEST_F(sqlite_contention, an_extension_overtakes_waiting_calls) {
     constexpr std::size_t others = 40;
     const auto locks = open();
     auto lease = locks.acquire("k", {.ttl = 1h});
@@ -117,7 +117,7 @@ TEST_F(sqlite_contention, an_extension_goes_before_the_calls_that_wait_already) 
     EXPECT_LT(granted_before, others / 2);
 }
 
-TEST_F(sqlite_contention, an_asynchronous_extension_goes_before_the_calls_in_the_queue) {
+TEST_F(sqlite_contention, an_asynchronous_extension_overtakes_queued_calls) {
     constexpr std::size_t others = 40;
     const auto locks = open();
     auto lease = locks.acquire("k", {.ttl = 1h});
@@ -137,7 +137,7 @@ TEST_F(sqlite_contention, an_asynchronous_extension_goes_before_the_calls_in_the
         each.get()->detach();
 }
 
-TEST_F(sqlite_contention, an_asynchronous_release_goes_before_the_calls_in_the_queue) {
+TEST_F(sqlite_contention, an_asynchronous_release_overtakes_queued_calls) {
     constexpr std::size_t others = 40;
     const auto locks = open();
     auto lease = locks.acquire("k", {.ttl = 1h});
@@ -312,7 +312,7 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_signal_handlers_of_threads_that_
         await_sleeping_threads(waiting.size());
         for (auto& each : waiting)
             ::pthread_kill(each.native_handle(), SIGUSR1);
-        // They do not wait for the file to become free.
+        // The signal handlers run although the file is still locked.
         EXPECT_TRUE(eventually([&] { return handler.running() == 2; }));
         other_process.run("COMMIT");
         EXPECT_TRUE(stays_valid(*lease, 4s));
@@ -325,7 +325,7 @@ TEST_F(sqlite_contention, a_kept_lease_outlives_another_process_that_writes_with
     loss_recorder losses;
     auto lease = locks.acquire("k", {.ttl = 1s});
     lease->on_lost(losses.handler());
-    // A single thread: if several threads take turns, the file is free while the next one wakes up.
+    // A single thread: with several threads, the file would be free while the next one wakes up.
     const child_process writer([&] {
         const auto own = open();
         while (true)
@@ -389,14 +389,15 @@ TEST_F(sqlite_contention, a_fork_does_not_wait_for_a_call_that_waits_for_another
     EXPECT_EQ(forked.get(), 0);
 }
 
-TEST_F(sqlite_contention, a_sweep_erases_few_rows_at_a_time_and_all_of_them_in_the_end) {
+TEST_F(sqlite_contention, sweeps_erase_few_rows_at_a_time_and_eventually_all) {
     const auto locks = open();
     (void)locks.acquire("first");
     sqlite_connection other_process(path_);
     const auto count = [&] {
         return std::stoi(other_process.run("SELECT count(*) FROM syncguard_locks_v2").front());
     };
-    // Half are of this boot and ended long ago; half are of another boot, which lasted longer.
+    // Half of the locks are of this boot and expired long ago; half are of another boot that lasted
+    // longer.
     constexpr int ended = 1000;
     other_process.run(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
@@ -448,8 +449,8 @@ TEST_F(sqlite_contention, a_waiter_is_notified_of_a_release_in_a_folder_that_rep
 
     std::filesystem::rename(folder, folder_ / "old");
     std::filesystem::rename(other_folder, folder);
-    // If the release came before the waiter has noticed, it would only show that the waiter polls
-    // now and then.
+    // Release only after the waiter has noticed the new folder. Otherwise the test would only show
+    // that the waiter polls from time to time.
     ASSERT_TRUE(eventually([&] { return latest_watch() > watch; }));
     EXPECT_TRUE(open().release(id.str()).ok);
     auto next = granted.get_future();
@@ -506,7 +507,7 @@ TEST_F(mutex_order, a_caller_that_yielded_to_higher_ranks_comes_before_its_own_r
     EXPECT_EQ(entered_, (std::vector<std::string>{"extension", "this one", "release", "other"}));
 }
 
-/// The files that the process has open.
+/// The number of open file descriptors of this process.
 std::ptrdiff_t open_descriptors() {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());
@@ -534,7 +535,8 @@ TEST_F(failed_opens, of_a_file_in_a_missing_folder_leave_no_descriptor_open) {
     expect_no_leak();
 }
 
-TEST_F(failed_opens, of_a_file_that_another_program_has_to_itself_leave_no_descriptor_open) {
+TEST_F(failed_opens,
+       of_a_file_that_another_program_has_locked_exclusively_leave_no_descriptor_open) {
     sqlite_connection other(path_);
     other.run("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE t (c)");
     expect_no_leak();

@@ -1,4 +1,4 @@
-/// SQLite and processes: killed, forked, all starting at once.
+/// SQLite and processes: killed, forked, starting at the same time.
 #include "support/child_process.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -24,7 +24,7 @@ const lock_options patient{
     .retry = {
         .max_retries = retry_policy::unlimited_retries, .retry_delay = 1ms, .max_delay = 5ms}};
 
-TEST(kill_9, under_load_fences_go_on_where_they_were) {
+TEST(kill_9, under_load_fences_continue_where_they_were) {
     const temporary_folder folder;
     const auto path = folder / "locks.db";
     fence last;
@@ -33,7 +33,7 @@ TEST(kill_9, under_load_fences_go_on_where_they_were) {
         ASSERT_EQ(::pipe(pipe_ends), 0);
         child_process child([&] {
             const sqlite::backend locks({.path = path});
-            // Each round its own key for the lock, one counter to watch: "k" is released each time.
+            // The lease is released in each iteration, and the fence counter of "k" rises.
             while (true) {
                 auto lease = locks.acquire("k", {.ttl = 500ms});
                 if (!lease) continue;
@@ -65,7 +65,7 @@ TEST(kill_9, under_load_fences_go_on_where_they_were) {
 TEST(kill_9, a_dead_holders_lock_ends_with_its_ttl) {
     const temporary_folder folder;
     const auto path = folder / "locks.db";
-    // Made before the short TTL begins.
+    // Create the file before the short TTL begins.
     EXPECT_FALSE(sqlite::backend({.path = path}).is_locked("k"));
     child_process child([&] {
         const sqlite::backend locks({.path = path});

@@ -23,7 +23,7 @@ struct fault_plan {
 
 fault_plan plan;
 
-/// What a writing call has to return instead of doing its work; SQLITE_OK to go on.
+/// The result that a writing call returns instead of doing its work; SQLITE_OK to continue.
 int next_writing_call() {
     std::function<void()> action;
     {
@@ -40,7 +40,7 @@ int next_writing_call() {
 
 sqlite3_vfs* real = nullptr;
 
-/// Our file; the real one lies behind it in the same memory block.
+/// The shim's file; the real file follows it in the same memory block.
 struct shim_file {
     sqlite3_file base;
     sqlite3_file* real() { return reinterpret_cast<sqlite3_file*>(this + 1); }

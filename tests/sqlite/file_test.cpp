@@ -1,4 +1,4 @@
-/// The lock file: its layout, and what happens when it is not as it should be.
+/// The lock file: its layout, and files that are foreign, damaged or not accessible.
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -48,7 +48,7 @@ class lock_file_test : public testing::Test {
         return failure->what();
     }
 
-    /// As an operator does who restores a backup: SQLite's side files go too.
+    /// Removes the file and SQLite's side files, as an operator does who restores a backup.
     void remove_file() const {
         for (const char* suffix : {"", "-wal", "-shm"}) {
             std::filesystem::remove(path_.string() + suffix);
@@ -111,7 +111,7 @@ TEST_F(lock_file_test, values_of_another_type_cannot_be_stored) {
     sqlite3_close(file);
 }
 
-TEST_F(lock_file_test, rows_that_syncguard_did_not_write_are_reported_as_such_by_both_api_forms) {
+TEST_F(lock_file_test, rows_that_syncguard_did_not_write_are_reported_by_both_api_forms) {
     auto lease = open().acquire("k", {.ttl = 1h});
     sqlite_connection other(path_);
     other.run("UPDATE syncguard_locks_v2 SET fence = 'x'");
@@ -125,14 +125,14 @@ TEST_F(lock_file_test, rows_that_syncguard_did_not_write_are_reported_as_such_by
     EXPECT_THROW((void)asynchronous.get(), lock_error);
 }
 
-TEST_F(lock_file_test, a_file_that_is_not_a_database_is_left_alone) {
+TEST_F(lock_file_test, a_file_that_is_not_a_database_is_not_changed) {
     const std::string text(5000, 'x');
     std::ofstream(path_) << text;
     refusal(error_code::invalid_argument);
     EXPECT_EQ(content(), text);
 }
 
-TEST_F(lock_file_test, a_database_of_another_program_is_left_alone) {
+TEST_F(lock_file_test, a_database_of_another_program_is_not_changed) {
     {
         sqlite_connection other(path_);
         other.run("CREATE TABLE recipes (name TEXT); INSERT INTO recipes VALUES ('soup')");
@@ -142,7 +142,7 @@ TEST_F(lock_file_test, a_database_of_another_program_is_left_alone) {
     EXPECT_EQ(content(), before);
 }
 
-TEST_F(lock_file_test, a_newer_schema_is_refused_and_left_alone) {
+TEST_F(lock_file_test, a_newer_schema_is_refused_and_not_changed) {
     ASSERT_TRUE(open().acquire("k"));
     {
         sqlite_connection other(path_);
@@ -173,7 +173,7 @@ int as_nobody(const std::function<int()>& body) {
     return child.wait();
 }
 
-TEST_F(lock_file_test, a_read_only_folder_is_named_as_a_matter_of_permission) {
+TEST_F(lock_file_test, a_read_only_folder_is_reported_as_a_permission_problem) {
     std::filesystem::permissions(folder_.path(), std::filesystem::perms(0555));
     EXPECT_EQ(as_nobody([&] {
                   refusal(error_code::auth_failed);
@@ -183,7 +183,7 @@ TEST_F(lock_file_test, a_read_only_folder_is_named_as_a_matter_of_permission) {
     EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-TEST_F(lock_file_test, a_read_only_file_is_named_as_a_matter_of_permission) {
+TEST_F(lock_file_test, a_read_only_file_is_reported_as_a_permission_problem) {
     ASSERT_TRUE(open().acquire("k"));
     std::filesystem::permissions(folder_.path(), std::filesystem::perms(0777));
     std::filesystem::permissions(path_, std::filesystem::perms(0444));
@@ -194,7 +194,7 @@ TEST_F(lock_file_test, a_read_only_file_is_named_as_a_matter_of_permission) {
               0);
 }
 
-TEST_F(lock_file_test, a_file_that_was_removed_is_made_again) {
+TEST_F(lock_file_test, a_removed_file_is_created_again) {
     const auto locks = open();
     ASSERT_TRUE(locks.acquire("k"));
     remove_file();
@@ -202,7 +202,7 @@ TEST_F(lock_file_test, a_file_that_was_removed_is_made_again) {
     EXPECT_TRUE(std::filesystem::exists(path_));
 }
 
-TEST_F(lock_file_test, a_file_that_was_replaced_is_the_one_that_counts) {
+TEST_F(lock_file_test, after_a_replacement_the_new_file_is_used) {
     const auto locks = open();
     ASSERT_TRUE(locks.acquire("warm-up"));
     const auto elsewhere = folder_ / "other.db";
@@ -228,7 +228,7 @@ TEST_F(lock_file_test, waiting_for_another_process_ends_at_the_deadline) {
     EXPECT_TRUE(open().acquire("k"));
 }
 
-TEST_F(lock_file_test, a_file_that_is_replaced_during_the_wait_for_it_is_the_one_that_counts) {
+TEST_F(lock_file_test, after_a_replacement_during_a_wait_the_new_file_is_used) {
     ASSERT_TRUE(open().acquire("k"));
     const auto elsewhere = folder_ / "other.db";
     sqlite::backend({.path = elsewhere}).acquire("k", {.ttl = 1h})->detach();
@@ -258,7 +258,7 @@ TEST_F(lock_file_test, a_stop_request_ends_the_waiting_at_once) {
     other.run("BEGIN IMMEDIATE");
     const auto locks = open(1h);
     std::stop_source stop;
-    // One waits for the other process, the second for the first.
+    // The first thread waits for the other process, the second for the first.
     std::vector<std::future<void>> waiting;
     for (int i = 0; i < 2; ++i) {
         waiting.push_back(std::async(std::launch::async, [&] {
@@ -293,7 +293,7 @@ TEST_F(lock_file_test, threads_wait_for_each_other_no_longer_than_their_deadline
     slow.get();
 }
 
-TEST_F(lock_file_test, asynchronous_calls_keep_their_deadline_also_in_the_queue) {
+TEST_F(lock_file_test, asynchronous_calls_keep_their_deadline_in_the_queue) {
     ASSERT_TRUE(open().acquire("k"));
     sqlite_connection other(path_);
     other.run("BEGIN IMMEDIATE");
@@ -306,7 +306,7 @@ TEST_F(lock_file_test, asynchronous_calls_keep_their_deadline_also_in_the_queue)
     expect_error(error_code::network_timeout, [&] { (void)first.get(); });
 }
 
-TEST_F(lock_file_test, cancelled_asynchronous_calls_end_at_once_also_in_the_queue) {
+TEST_F(lock_file_test, cancelled_asynchronous_calls_end_at_once_in_the_queue) {
     namespace asio = boost::asio;
     ASSERT_TRUE(open().acquire("k"));
     sqlite_connection other(path_);

@@ -34,7 +34,7 @@ class file_identity_test : public testing::Test {
         return sqlite::backend({.path = path}, {.operation_timeout = 5s});
     }
 
-    /// Removes what SQLite keeps beside the file.
+    /// Removes SQLite's side files.
     void remove_side_files() const {
         fs::remove(path_.string() + "-wal");
         fs::remove(path_.string() + "-shm");
@@ -72,7 +72,7 @@ TEST_F(file_identity_test, a_release_after_the_side_files_were_removed_reports_n
     EXPECT_FALSE(lease->release().ok);
 }
 
-TEST_F(file_identity_test, a_grant_whose_file_is_removed_during_the_commit_is_made_again) {
+TEST_F(file_identity_test, a_grant_whose_file_is_removed_during_the_commit_is_repeated) {
     const faulty_vfs faults;
     const auto locks = open(path_);
     ASSERT_TRUE(locks.acquire("warm-up"));
@@ -84,7 +84,7 @@ TEST_F(file_identity_test, a_grant_whose_file_is_removed_during_the_commit_is_ma
     EXPECT_TRUE(lease->extend({.ttl = 1h}).ok);
 }
 
-TEST_F(file_identity_test, closing_a_connection_to_removed_side_files_takes_no_fence_back) {
+TEST_F(file_identity_test, closing_a_connection_to_removed_side_files_reverts_no_fence) {
     auto stale = std::make_unique<sqlite::backend>(open(path_));
     for (int i = 0; i < 3; ++i)
         ASSERT_TRUE(stale->acquire("k"));
@@ -109,7 +109,7 @@ TEST_F(file_identity_test, two_backends_of_a_process_do_not_share_removed_side_f
     ASSERT_TRUE(first.acquire("k"));
     ASSERT_TRUE(second.acquire("k"));
     remove_side_files();
-    // SQLite would give the first the files that the second still has open.
+    // SQLite would let the first backend share the files that the second still has open.
     std::optional<lease<sqlite::capabilities>> lease;
     try {
         if (auto result = first.acquire("k", {.ttl = 1h})) lease = std::move(*result);
@@ -135,7 +135,7 @@ TEST_F(file_identity_test, a_hard_link_is_refused) {
     EXPECT_TRUE(lease->release().ok);
 }
 
-TEST_F(file_identity_test, a_link_to_the_folder_that_flips_ends_the_locks_of_the_old_folder) {
+TEST_F(file_identity_test, redirecting_a_link_to_the_folder_ends_the_locks_of_the_old_folder) {
     fs::create_directory(folder_ / "blue");
     fs::create_directory(folder_ / "green");
     const fs::path link = folder_ / "current";
@@ -150,8 +150,8 @@ TEST_F(file_identity_test, a_link_to_the_folder_that_flips_ends_the_locks_of_the
     EXPECT_TRUE(other->extend({.ttl = 1h}).ok);
 }
 
-/// Another process that tries to acquire "k" when told to, and holds it for an hour. It is created
-/// beforehand: a fork waits for the operation that is under way.
+/// Another process that tries to acquire "k" on request, and holds it for an hour. Created in
+/// advance, because a fork waits for the operation that is under way.
 class process_on_call {
   public:
     explicit process_on_call(const fs::path& path)
@@ -164,7 +164,7 @@ class process_on_call {
                   auto lease = locks.acquire("k", {.ttl = 1h});
                   granted = lease.ok();
                   if (lease) lease->detach();
-              } catch (const lock_error&) {  // kept busy by the other one
+              } catch (const lock_error&) {  // the other process holds the write lock
               }
               byte = granted ? 'y' : 'n';
               return ::write(answer_[1], &byte, 1) == 1 ? 0 : 1;
@@ -195,8 +195,8 @@ class process_on_call {
     child_process child_;
 };
 
-/// At every writing call of an acquisition that opens a new file, `change` happens and another
-/// process acquires the lock.
+/// Before each writing call of an acquisition that opens a new file, calls `change` and lets
+/// another process acquire the lock.
 void expect_one_holder_whenever(const fs::path& folder,
                                 const std::function<void(const fs::path&)>& prepare,
                                 const std::function<void(const fs::path&)>& change) {
@@ -233,7 +233,7 @@ void expect_one_holder_whenever(const fs::path& folder,
     EXPECT_GT(grants_of_others, 3) << "the other process was hardly ever granted the lock";
 }
 
-TEST_F(file_identity_test, a_link_that_flips_while_the_file_is_opened_gives_no_second_holder) {
+TEST_F(file_identity_test, a_link_redirected_while_the_file_is_opened_admits_no_second_holder) {
     expect_one_holder_whenever(
         folder_.path(),
         [](const fs::path& place) {
@@ -247,7 +247,7 @@ TEST_F(file_identity_test, a_link_that_flips_while_the_file_is_opened_gives_no_s
         });
 }
 
-TEST_F(file_identity_test, side_files_removed_while_the_file_is_opened_give_no_second_holder) {
+TEST_F(file_identity_test, side_files_removed_while_the_file_is_opened_admit_no_second_holder) {
     expect_one_holder_whenever(
         folder_.path(), [](const fs::path& place) { fs::create_directory(place / "current"); },
         [](const fs::path& place) {
@@ -258,9 +258,9 @@ TEST_F(file_identity_test, side_files_removed_while_the_file_is_opened_give_no_s
 
 using file_lease = lease<sqlite::capabilities>;
 
-/// At every writing call of an operation on a lease, the side files are removed and another process
-/// acquires the lock. Expects that the operation then fails and leaves the other's lock alone.
-/// Returns how often the other process was granted it.
+/// Before each writing call of an operation on a lease, removes the side files and lets another
+/// process acquire the lock. Expects that the operation then fails and keeps the other process's
+/// lock. Returns how often the other process was granted it.
 int expect_loss_at_every_write(const fs::path& folder,
                                const std::function<bool(file_lease&)>& succeeds) {
     const faulty_vfs faults;
@@ -337,7 +337,7 @@ TEST_F(file_identity_test, a_bind_mount_of_the_file_alone_is_refused) {
     EXPECT_EQ(code, 0);
 }
 
-TEST_F(file_identity_test, a_holder_that_read_the_file_itself_learns_that_its_lock_is_lost) {
+TEST_F(file_identity_test, a_holder_that_read_the_file_itself_finds_its_lock_lost) {
     const auto locks = open(path_);
     auto lease = locks.acquire("k", {.ttl = 500ms});
     ASSERT_TRUE(lease);

@@ -1,4 +1,4 @@
-/// SQLite under failing disks: the Nth writing call fails, for every N, until none is left to fail.
+/// SQLite on failing disks: the Nth writing call fails, for every N up to the last call.
 #include "sqlite/faulty_vfs.hpp"
 #include "support/child_process.hpp"
 #include "support/manual_clock.hpp"
@@ -32,7 +32,7 @@ struct lock_file {
     }
 };
 
-/// Goes through a life of locks and writes down what was granted. Ends at the first failure.
+/// Acquires, extends and releases locks and reports each grant. Ends at the first failure.
 void live(const sqlite::backend& locks, const std::function<void(const fence&)>& granted) {
     for (int round = 0; round < 3; ++round) {
         auto lease = locks.acquire("k", {.ttl = 30s});
@@ -44,7 +44,7 @@ void live(const sqlite::backend& locks, const std::function<void(const fence&)>&
     }
 }
 
-/// What must hold of the file after any fault, seen through a healthy disk.
+/// Checks the file after a fault, on a healthy disk.
 void expect_sound(lock_file& file, const std::vector<fence>& granted) {
     const auto locks = file.open();
     file.clock.advance(1h);
@@ -89,9 +89,9 @@ TEST_P(failing_disk, every_failure_names_the_file_and_loses_no_fence) {
         const bool struck = faulty_vfs::struck();
         faulty_vfs::behave();
         if (const auto held = get_by_key(file.open(), "k")) {
-            // A failed acquisition leaves nothing locked: a caller was told of each lock that is
-            // here. On a disk that stays broken the last one may be there, until its TTL ends: its
-            // commit was written and could be neither confirmed nor undone.
+            // A failed acquisition leaves nothing locked: each stored lock was granted to a caller.
+            // On a disk that stays broken the last lock may remain until its TTL ends: its commit
+            // was written and could be neither confirmed nor undone.
             const auto unconfirmed = fence::from_counter(granted.size() + 1);
             EXPECT_TRUE((!granted.empty() && held->fence == granted.back()) ||
                         (lasting && held->fence == unconfirmed));
@@ -100,7 +100,7 @@ TEST_P(failing_disk, every_failure_names_the_file_and_loses_no_fence) {
         if (HasFatalFailure() || !struck) break;
         ++strikes;
     }
-    // A run in which nothing failed would show nothing.
+    // The test is only valid if many calls have failed.
     EXPECT_GT(strikes, 20);
 }
 

@@ -1,4 +1,4 @@
-/// Which file a URL or a path means.
+/// The file that a URL or a path refers to.
 #include "support/child_process.hpp"
 #include "support/expect_error.hpp"
 #include "support/temporary_folder.hpp"
@@ -57,7 +57,7 @@ class relative_path : public testing::Test {
     temporary_folder folder_;
 };
 
-TEST_F(relative_path, it_means_the_same_file_after_the_program_changes_its_folder) {
+TEST_F(relative_path, refers_to_the_same_file_after_the_program_changes_its_folder) {
     const auto locks = connect("sqlite:rel.db");
     auto lease = locks.acquire("k");
     ASSERT_TRUE(lease);
@@ -100,7 +100,7 @@ TEST_F(default_location, the_state_folder_is_used_and_created_for_the_user_alone
               std::filesystem::perms::owner_all);
 }
 
-TEST_F(default_location, without_it_the_home_folder_is_used) {
+TEST_F(default_location, without_a_state_folder_the_home_folder_is_used) {
     ::unsetenv("XDG_STATE_HOME");
     EXPECT_EQ(sqlite::default_path(),
               folder_ / "home" / ".local" / "state" / "syncguard" / "locks.db");
@@ -110,7 +110,7 @@ TEST_F(default_location, without_it_the_home_folder_is_used) {
     EXPECT_TRUE(connect("sqlite:").acquire("k"));
 }
 
-TEST_F(default_location, a_folder_that_cannot_be_made_is_a_matter_of_permission) {
+TEST_F(default_location, a_folder_that_cannot_be_created_is_reported_as_a_permission_problem) {
     std::filesystem::create_directory(folder_ / "state");
     std::filesystem::permissions(folder_ / "state", std::filesystem::perms(0700));
     std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));

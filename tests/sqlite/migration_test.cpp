@@ -1,4 +1,4 @@
-/// Lock files of schema 1, whose locks ended by the wall clock, and programs that still use it.
+/// Lock files of schema 1, whose locks expired by the wall clock, and programs that still use it.
 #include "sqlite/faulty_vfs.hpp"
 #include "support/child_process.hpp"
 #include "support/eventually.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// As the first version made it.
+/// The schema of the first version.
 constexpr const char* schema_1 = R"sql(
 PRAGMA journal_mode = WAL;
 CREATE TABLE syncguard_locks (
@@ -68,7 +68,7 @@ class schema_1_file : public testing::Test {
     std::filesystem::path path_ = folder_ / "locks.db";
 };
 
-TEST_F(schema_1_file, fences_go_on_where_they_were) {
+TEST_F(schema_1_file, fences_continue_where_they_were) {
     put_counter("k", 41);
     auto lease = open().acquire("k");
     ASSERT_TRUE(lease);
@@ -76,14 +76,14 @@ TEST_F(schema_1_file, fences_go_on_where_they_were) {
     EXPECT_EQ(sqlite_connection(path_).run("PRAGMA user_version"), (std::vector<std::string>{"2"}));
 }
 
-TEST_F(schema_1_file, the_fence_of_an_expired_lock_is_respected_where_the_counter_was_lost) {
+TEST_F(schema_1_file, the_fence_of_an_expired_lock_is_respected_if_the_counter_was_lost) {
     put_lock("k", -1h, "000000000000077");
     auto lease = open().acquire("k");
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence(), fence::from_counter(78));
 }
 
-TEST_F(schema_1_file, live_locks_stay_locked_for_the_rest_of_their_time_and_a_second) {
+TEST_F(schema_1_file, live_locks_stay_locked_for_their_remaining_time_and_a_second) {
     put_lock("k", 600ms, "000000000000001");
     put_counter("k", 1);
     const auto began = std::chrono::steady_clock::now();
@@ -91,8 +91,8 @@ TEST_F(schema_1_file, live_locks_stay_locked_for_the_rest_of_their_time_and_a_se
     EXPECT_EQ(get_by_key(locks, "k")->fence, fence::from_counter(1));
     EXPECT_TRUE(eventually([&] { return locks.acquire("k").ok(); }));
     const auto waited = std::chrono::steady_clock::now() - began;
-    // The second that is added, and that of the tolerance. Less than the rest may be left when the
-    // file is migrated.
+    // The migration adds one second and the tolerance another. The remaining time may be shorter
+    // when the file is migrated.
     EXPECT_GT(waited, 2s + 300ms);
     EXPECT_LT(waited, 10s);
 }
@@ -175,7 +175,7 @@ TEST(killed_in_a_migration, at_every_writing_call_no_lock_and_no_fence_is_lost) 
     EXPECT_GT(kills, 3);
 }
 
-TEST(newer_schema, it_is_refused_also_by_a_process_that_has_the_file_open) {
+TEST(newer_schema, is_refused_also_by_a_process_that_has_the_file_open) {
     const temporary_folder folder;
     const auto path = folder / "locks.db";
     const sqlite::backend locks({.path = path});
@@ -193,7 +193,7 @@ TEST(newer_schema, it_is_refused_also_by_a_process_that_has_the_file_open) {
     refused([&] { (void)locks.release(lease->lock_id()); });
 }
 
-TEST(newer_schema, it_is_named_also_where_its_tables_are_gone) {
+TEST(newer_schema, is_named_even_if_its_tables_are_gone) {
     const temporary_folder folder;
     const auto path = folder / "locks.db";
     const sqlite::backend locks({.path = path});

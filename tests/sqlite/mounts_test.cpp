@@ -1,4 +1,4 @@
-/// The mount of a lock file, by the text of /proc/self/mountinfo.
+/// Finds the mount of a lock file in the text of /proc/self/mountinfo.
 #include "sqlite/mounts.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ std::string line(int id, int parent, const std::string& mount_point, const std::
            " rw,relatime shared:1 master:2 - " + type + " source rw\n";
 }
 
-TEST(remote_filesystem, includes_those_of_networks_and_of_the_host_of_a_virtual_machine) {
+TEST(remote_filesystem, includes_network_file_systems_and_those_of_a_virtual_machines_host) {
     for (const char* type :
          {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "fuse", "fuse.sshfs",
           "fuse.glusterfs", "vboxsf", "vmhgfs", "prl_fs", "drvfs", "fakeowner", "gfs2", "lustre"}) {
@@ -22,12 +22,12 @@ TEST(remote_filesystem, includes_those_of_networks_and_of_the_host_of_a_virtual_
     }
 }
 
-TEST(remote_filesystem, includes_one_that_is_not_known_or_not_mounted_yet) {
+TEST(remote_filesystem, includes_unknown_file_systems_and_those_not_mounted_yet) {
     EXPECT_TRUE(is_remote_filesystem(""));
     EXPECT_TRUE(is_remote_filesystem("autofs"));
 }
 
-TEST(remote_filesystem, excludes_those_of_one_kernel) {
+TEST(remote_filesystem, excludes_local_file_systems) {
     for (const char* type :
          {"ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs", "fuse.fuse-overlayfs"}) {
         EXPECT_FALSE(is_remote_filesystem(type)) << type;
@@ -72,7 +72,7 @@ TEST(mount_of_a_file, needs_no_optional_fields) {
     EXPECT_EQ(find_mount("27 1 254:0 / / rw - ext4 source rw\n", "/locks.db").type, "ext4");
 }
 
-TEST(mount_of_a_file, is_unknown_where_none_of_those_listed_is_above_it) {
+TEST(mount_of_a_file, is_unknown_if_no_listed_mount_is_above_it) {
     EXPECT_EQ(find_mount(line(1, 0, "/srv", "ext4"), "/var/locks.db").type, "");
     EXPECT_EQ(find_mount("", "/var/locks.db").type, "");
     EXPECT_EQ(find_mount("27 1 254:0 /\nnonsense\n", "/var/locks.db").type, "");

@@ -1,4 +1,4 @@
-/// What the statements cost on a lock file that holds many locks.
+/// The cost of the statements on a lock file with many locks.
 #include "sqlite/database.hpp"
 #include "sqlite/host_clock.hpp"
 #include "sqlite/lock_table.hpp"
@@ -43,7 +43,7 @@ TEST(sqlite_plans, no_statement_reads_all_of_100000_locks) {
     sqlite::database file(path);
     sqlite3* const handle = latest.get();
     sqlite::ensure_schema(file, sqlite::host_clock());
-    // Of this boot and of another one; all end in the future.
+    // Locks of this boot and of another one; all expire in the future.
     sqlite_connection(path).run(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
         std::to_string(stored) +

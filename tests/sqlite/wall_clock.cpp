@@ -1,5 +1,5 @@
-/// Replaces the C library's clock_gettime in the test program, which is what every clock of the C++
-/// library reads.
+/// Replaces the C library's clock_gettime, which all clocks of the C++ library call, in the test
+/// program.
 #include "sqlite/wall_clock.hpp"
 
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-/// The wall clock of the test program itself. Monotonic clocks go on as they are.
+/// Steps the wall clock of the test program. Monotonic clocks are not changed.
 #pragma once
 
 #include <chrono>
