@@ -1,4 +1,5 @@
-/// Redis and no memory: the Nth allocation of a caller fails, for every N, until none is left.
+/// Out of memory in the Redis engine: the Nth allocation of a caller fails, for every N up to the
+/// last allocation.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/failing_allocation.hpp"
@@ -20,9 +21,9 @@ constexpr const char* key = "a key that is too long for the small string optimis
 
 class redis_out_of_memory : public testing::Test {
   protected:
-    /// `action` is tried with one allocation failing after the other, or with several that fail in
-    /// a row. Whatever came of it: the caller is back in time, the next one is served, and nothing
-    /// stays locked.
+    /// Runs `action` with each of its allocations failing, or with several failing in a row.
+    /// Whatever the result: the call returns in time, the next call succeeds, and nothing stays
+    /// locked.
     template <class Prepare, class Action>
     void fail_every_allocation_of(Prepare prepare, Action action) {
         long nth = 0;
@@ -37,7 +38,7 @@ class redis_out_of_memory : public testing::Test {
                     try {
                         action(locks);
                     } catch (const lock_error&) {
-                        // Which one depends on where the memory was missing.
+                        // The error depends on the allocation that failed.
                     }
                 });
             });
@@ -60,7 +61,7 @@ TEST_F(redis_out_of_memory, while_it_connects_a_caller_leaves_nothing_locked) {
                              });
 }
 
-TEST_F(redis_out_of_memory, on_a_connection_that_exists_a_caller_leaves_nothing_locked) {
+TEST_F(redis_out_of_memory, on_an_existing_connection_a_caller_leaves_nothing_locked) {
     fail_every_allocation_of([](const any_backend& locks) { (void)locks.is_locked("warm-up"); },
                              [](const any_backend& locks) {
                                  auto lease = locks.acquire(key, {.ttl = 60s});
@@ -80,8 +81,8 @@ TEST_F(redis_out_of_memory, when_the_script_is_unknown_a_caller_leaves_nothing_l
         });
 }
 
-TEST_F(redis_out_of_memory, several_times_in_a_row_nobody_gets_the_answer_of_another) {
-    // There may be no memory for a release either: what was acquired for nobody then stays.
+TEST_F(redis_out_of_memory, after_several_failures_in_a_row_no_caller_gets_anothers_answer) {
+    // There may be no memory for a release either: a lock without a holder then stays.
     for (const long in_a_row : {2, 3, 5}) {
         bool struck = true;
         for (long nth = 0; struck; ++nth) {
@@ -102,7 +103,7 @@ TEST_F(redis_out_of_memory, several_times_in_a_row_nobody_gets_the_answer_of_ano
             };
             const auto taken =
                 time_of([&] { struck = with_failing_allocation(nth, acquire, in_a_row); });
-            EXPECT_LT(taken, 1s);  // nobody waits for what was not sent
+            EXPECT_LT(taken, 1s);  // the caller does not wait for a request that was not sent
             EXPECT_TRUE(!granted || holds_lock(server_, key));
             EXPECT_FALSE(locks.is_locked("other"));
             EXPECT_TRUE(locks.acquire("another"));
@@ -110,7 +111,7 @@ TEST_F(redis_out_of_memory, several_times_in_a_row_nobody_gets_the_answer_of_ano
     }
 }
 
-TEST_F(redis_out_of_memory, when_the_server_refuses_a_caller_is_told) {
+TEST_F(redis_out_of_memory, when_the_server_refuses_a_caller_gets_the_error) {
     fail_every_allocation_of(
         [&](const any_backend& locks) {
             server_.command({"CONFIG", "SET", "maxmemory", "0"});
@@ -133,7 +134,7 @@ TEST_F(redis_out_of_memory, when_the_connection_breaks_a_caller_leaves_nothing_l
 }
 
 TEST_F(redis_out_of_memory, while_the_fallback_thread_leads_a_caller_leaves_nothing_locked) {
-    // A lock that this process does not wait for keeps the client's own thread at work.
+    // An asynchronous call whose answer does not arrive keeps the fallback thread running.
     fault_proxy proxy(server_.port());
     proxy.stall(direction::to_client);
     long nth = 0;
@@ -163,8 +164,8 @@ TEST_F(redis_out_of_memory, while_the_fallback_thread_leads_a_caller_leaves_noth
 }
 
 TEST_F(redis_out_of_memory, with_work_left_for_a_thread_a_caller_leaves_nothing_locked) {
-    // The caller leaves while a cancelled acquisition's release is still to be made: a thread has
-    // to take over.
+    // The caller returns while the release of a cancelled acquisition is outstanding: the fallback
+    // thread must take over.
     long nth = 0;
     bool struck = true;
     fault_proxy proxy(server_.port());
@@ -190,7 +191,7 @@ TEST_F(redis_out_of_memory, with_work_left_for_a_thread_a_caller_leaves_nothing_
 TEST_F(redis_out_of_memory, an_asynchronous_caller_leaves_nothing_locked) {
     fail_every_allocation_of(
         [](const any_backend& locks) {
-            // Asio does not survive the lack of memory for its system executor, made at first use.
+            // Asio's system executor, created at first use, does not survive allocation failures.
             (void)async_is_locked(locks, "warm-up", {}, boost::asio::use_future).get();
         },
         [](const any_backend& locks) {

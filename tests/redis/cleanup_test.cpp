@@ -1,4 +1,4 @@
-/// What `is_locked` may remove where it was asked to, and when.
+/// What `is_locked` removes if the clean-up is enabled, and when.
 #include "redis/on_redis.hpp"
 #include "support/eventually.hpp"
 
@@ -14,7 +14,7 @@ const std::string fence_key = "syncguard:fence:syncguard:k";
 
 class cleanup_in_is_locked : public on_redis {
   protected:
-    /// A lock that ends in ten seconds, in keys that Redis keeps for longer.
+    /// Stores a lock that expires in ten seconds, in keys that Redis keeps for longer.
     void SetUp() override {
         const auto now = server_.now();
         command({"SET", lock_key, lock_json(id, now + 10s, now, R"("k")", "000000000000005"), "PX",
@@ -35,7 +35,7 @@ TEST_F(cleanup_in_is_locked, removes_lock_and_index_later_than_the_guard_and_nev
     EXPECT_EQ(contents(), (everything{{fence_key, {"string", "5", -1}}}));
 }
 
-TEST_F(cleanup_in_is_locked, leaves_a_live_lock_alone) {
+TEST_F(cleanup_in_is_locked, does_not_change_a_live_lock) {
     const auto before = contents();
     EXPECT_TRUE(cleaning_.is_locked("k"));
     EXPECT_EQ(contents(), before);
@@ -46,7 +46,7 @@ TEST_F(cleanup_in_is_locked, leaves_a_live_lock_alone) {
     EXPECT_EQ(contents().size(), 3U);
 }
 
-TEST_F(cleanup_in_is_locked, happens_only_where_it_was_asked_for) {
+TEST_F(cleanup_in_is_locked, happens_only_if_enabled) {
     server_.advance(20s);
     const auto before = contents();
     EXPECT_FALSE(open().is_locked("k"));
@@ -73,9 +73,9 @@ TEST_F(cleanup_in_is_locked, works_under_an_empty_prefix) {
     EXPECT_EQ(contents(), (everything{{"fence:k", {"string", "5", -1}}}));
 }
 
-/// Such a value was not written by a SyncGuard program, yet it reads like a lock; and "id:north" is
-/// a key like any other.
-TEST_F(cleanup_in_is_locked, takes_no_other_lock_for_an_index) {
+/// The value was not written by a SyncGuard program but parses as a lock, and "id:north" is an
+/// ordinary key.
+TEST_F(cleanup_in_is_locked, does_not_mistake_another_lock_for_an_index) {
     const auto now = server_.now();
     const std::string odd_ids[] = {"north", "", "!!!!!!!!!!!!!!!!!!!!!!"};
     for (const auto& odd : odd_ids) {
@@ -90,7 +90,7 @@ TEST_F(cleanup_in_is_locked, takes_no_other_lock_for_an_index) {
     }
 }
 
-TEST(cleanup_on_a_replica, the_answer_still_comes) {
+TEST(cleanup_on_a_replica, does_not_prevent_the_answer) {
     redis_server primary({.arguments = {"--repl-diskless-sync-delay", "0"}});
     const auto now = primary.now();
     primary.command(

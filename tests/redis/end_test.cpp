@@ -1,4 +1,4 @@
-/// The end of a Redis backend: in the middle of calls, after timeouts, from within handlers.
+/// Destruction of a Redis backend: during calls, after timeouts, from within handlers.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -30,7 +30,7 @@ class redis_end : public testing::Test {
     fault_proxy proxy_{server_.port()};
 };
 
-TEST_F(redis_end, calls_that_are_under_way_go_on_to_their_end) {
+TEST_F(redis_end, calls_that_are_under_way_are_completed) {
     for (int round = 0; round < 20; ++round) {
         auto locks = open();
         std::vector<std::future<any_result>> calls;
@@ -48,7 +48,7 @@ TEST_F(redis_end, calls_that_are_under_way_go_on_to_their_end) {
     EXPECT_EQ(locks_in(server_), 0U);
 }
 
-TEST_F(redis_end, leases_that_nobody_took_are_released_behind_it) {
+TEST_F(redis_end, leases_that_no_handler_took_are_released_after_it) {
     {
         boost::asio::io_context io;
         auto locks = open();
@@ -59,7 +59,7 @@ TEST_F(redis_end, leases_that_nobody_took_are_released_behind_it) {
         }
         locks.reset();
         io.poll();
-        // The context goes, and with it the handlers that have not run.
+        // The context is destroyed, and with it the handlers that have not run.
     }
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
 }
@@ -74,7 +74,7 @@ TEST_F(redis_end, after_a_timeout_takes_about_a_second_at_most) {
     server_.resume();
 }
 
-TEST_F(redis_end, after_a_timeout_waits_for_the_release_of_what_was_granted) {
+TEST_F(redis_end, after_a_timeout_waits_for_the_release_of_the_granted_lock) {
     for (const bool asynchronously : {false, true}) {
         auto locks = open();
         (void)locks->is_locked("warm-up");
@@ -82,7 +82,7 @@ TEST_F(redis_end, after_a_timeout_waits_for_the_release_of_what_was_granted) {
         if (asynchronously) {
             auto call =
                 async_acquire(*locks, "k", {.ttl = 60s, .timeout = 50ms}, boost::asio::use_future);
-            // Now the last owner is the call, and the store ends with it.
+            // Now the call is the last owner, and the backend ends with it.
             locks.reset();
             expect_error(error_code::network_timeout, [&] { (void)call.get(); });
         } else {
@@ -111,7 +111,7 @@ TEST_F(redis_end, may_come_from_within_a_handler) {
     EXPECT_TRUE(eventually([&] { return clients_of(server_) == 0; }, cleanup_time));
 }
 
-TEST_F(redis_end, while_others_make_and_break_backends_of_their_own) {
+TEST_F(redis_end, while_other_threads_create_and_destroy_backends) {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 8; ++i) {
         threads.emplace_back([this, i] {
@@ -134,7 +134,7 @@ TEST_F(redis_end, while_others_make_and_break_backends_of_their_own) {
     EXPECT_EQ(locks_in(server_), 0U);
 }
 
-TEST_F(redis_end, with_a_server_that_is_gone_is_prompt) {
+TEST_F(redis_end, without_a_reachable_server_is_prompt) {
     auto locks = open();
     auto lease = locks->acquire("k", {.ttl = 60s});
     ASSERT_TRUE(lease);

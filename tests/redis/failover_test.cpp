@@ -1,4 +1,4 @@
-/// Another server takes over behind the same name, while connections to the former one stay open.
+/// Failover to another server under the same name, while connections to the former one stay open.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -20,7 +20,7 @@ class redis_failover : public testing::Test {
         }));
     }
 
-    /// The replica becomes the primary, and the name leads to it.
+    /// Makes the replica the primary, and the name resolve to it.
     void fail_over() {
         second_.command({"REPLICAOF", "NO", "ONE"});
         first_.command({"REPLICAOF", "127.0.0.1", std::to_string(second_.port())});
@@ -37,7 +37,7 @@ class redis_failover : public testing::Test {
     any_backend locks_ = redis::backend({.host = "127.0.0.1", .port = name_.port()}, quiet());
 };
 
-TEST_F(redis_failover, a_primary_that_became_a_replica_is_left_at_once) {
+TEST_F(redis_failover, a_primary_that_became_a_replica_is_disconnected_at_once) {
     auto held = locks_.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(held);
     ASSERT_TRUE(replica_has("held"));
@@ -49,7 +49,7 @@ TEST_F(redis_failover, a_primary_that_became_a_replica_is_left_at_once) {
     EXPECT_EQ(name_.connections(), 2U);
 }
 
-TEST_F(redis_failover, a_kept_lock_is_kept) {
+TEST_F(redis_failover, a_renewed_lock_is_kept) {
     loss_recorder losses;
     auto kept = locks_.acquire("kept", {.ttl = 6s});
     ASSERT_TRUE(kept);
@@ -64,7 +64,7 @@ TEST_F(redis_failover, a_kept_lock_is_kept) {
     EXPECT_TRUE(holds_lock(second_, "kept"));
 }
 
-TEST_F(redis_failover, a_replica_that_has_lost_its_primary_is_left) {
+TEST_F(redis_failover, a_replica_that_has_lost_its_primary_is_disconnected) {
     EXPECT_TRUE(locks_.acquire("k"));
     const reserved_port nobody;
     first_.command({"CONFIG", "SET", "replica-serve-stale-data", "no"});
@@ -75,7 +75,7 @@ TEST_F(redis_failover, a_replica_that_has_lost_its_primary_is_left) {
     EXPECT_TRUE(locks_.acquire("k"));
 }
 
-TEST_F(redis_failover, a_primary_without_its_replicas_is_left) {
+TEST_F(redis_failover, a_primary_without_its_replicas_is_disconnected) {
     EXPECT_TRUE(locks_.acquire("k"));
     first_.command({"CONFIG", "SET", "min-replicas-to-write", "2"});
     second_.command({"REPLICAOF", "NO", "ONE"});
@@ -84,7 +84,7 @@ TEST_F(redis_failover, a_primary_without_its_replicas_is_left) {
     EXPECT_TRUE(locks_.acquire("k"));
 }
 
-TEST_F(redis_failover, a_name_that_keeps_leading_to_a_replica_is_looked_up_at_a_bounded_pace) {
+TEST_F(redis_failover, a_name_that_keeps_resolving_to_a_replica_is_resolved_at_a_bounded_rate) {
     const fault_proxy wrong(second_.port());
     const any_backend locks = redis::backend({.host = "127.0.0.1", .port = wrong.port()}, quiet());
     int refusals = 0;

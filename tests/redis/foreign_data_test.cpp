@@ -1,4 +1,4 @@
-/// Values that are no locks belong to other programs: they are reported, and left as they are.
+/// Values that are no locks belong to other programs: they are reported and not changed.
 #include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 
@@ -17,7 +17,7 @@ const std::string index_key = "syncguard:id:" + some_id;
 
 class foreign_data_in_redis : public on_redis {
   protected:
-    /// Values of every type but string, one at a time.
+    /// Runs `check` with a value of every type but string, one at a time.
     void with_each_other_type(const std::string& key, const std::function<void()>& check) {
         for (const std::vector<std::string>& make :
              std::vector<std::vector<std::string>>{{"RPUSH", key, "a", "b"},
@@ -63,7 +63,7 @@ TEST_F(foreign_data_in_redis, of_another_type_in_the_place_of_an_index) {
     });
 }
 
-TEST_F(foreign_data_in_redis, of_another_type_where_an_index_leads_to) {
+TEST_F(foreign_data_in_redis, of_another_type_in_the_key_that_an_index_names) {
     command({"SET", index_key, lock_key});
     with_each_other_type(lock_key, [&] {
         const auto before = contents();
@@ -111,7 +111,7 @@ TEST_F(foreign_data_in_redis, a_string_that_is_no_lock) {
         "{" + id + R"(,"expiresAtMs":NaN})",
         std::string("\0\xff\xfe", 3),
     };
-    // What a writer would leave that died in the middle.
+    // What a writer leaves that dies in the middle of a write.
     for (std::size_t length = 1; length < whole.size(); ++length)
         values.push_back(whole.substr(0, length));
 
@@ -130,7 +130,7 @@ TEST_F(foreign_data_in_redis, a_string_that_is_no_lock) {
     }
 }
 
-TEST_F(foreign_data_in_redis, what_only_looks_like_an_expired_lock_is_not_taken_over) {
+TEST_F(foreign_data_in_redis, a_value_that_only_looks_like_an_expired_lock_is_not_taken_over) {
     for (const char* middle : {R"("acquiredAtMs":not json,"key":"k")",
                                R"("acquiredAtMs":1,"key":"k)", R"("acquiredAtMs":1,"key":"k""")"}) {
         command({"SET", lock_key,
@@ -164,7 +164,7 @@ TEST_F(foreign_data_in_redis, a_counter_of_more_digits_than_fences_have_is_at_it
     }
 }
 
-TEST_F(foreign_data_in_redis, a_lock_that_lacks_what_a_lookup_tells_is_respected_all_the_same) {
+TEST_F(foreign_data_in_redis, a_lock_without_the_fields_of_a_lookup_is_still_respected) {
     command({"SET", index_key, lock_key});
     for (const char* rest :
          {"", R"(,"key":"k")", R"(,"key":"k","fence":"000000000000001")",
@@ -188,7 +188,7 @@ TEST_F(foreign_data_in_redis, a_lock_that_lacks_what_a_lookup_tells_is_respected
     }
 }
 
-TEST_F(foreign_data_in_redis, one_such_key_does_not_disturb_others_that_are_asked_for_together) {
+TEST_F(foreign_data_in_redis, one_such_key_does_not_affect_others_in_the_same_call) {
     command({"SET", "syncguard:foreign", "text"});
     ASSERT_FALSE(locks_.is_locked("k"));
     server_.pause();

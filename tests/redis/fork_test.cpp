@@ -52,18 +52,18 @@ TEST_F(redis_fork, a_child_shares_the_store_and_not_the_connection) {
         }
         EXPECT_EQ(child.wait(), 0);
         EXPECT_TRUE(lease->extend({.ttl = 60s}));
-        // One more for each child.
+        // One more connection for each child.
         EXPECT_EQ(proxy_.connections(), static_cast<std::uint64_t>(1 + round));
     }
     EXPECT_TRUE(lease->release());
 }
 
-TEST_F(redis_fork, a_child_neither_releases_nor_extends_what_it_inherited) {
+TEST_F(redis_fork, a_child_neither_releases_nor_extends_inherited_locks) {
     auto lease = locks_.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);
     child_process child([&] {
         if (lease->valid() || lease->extend() || lease->release()) return 1;
-        // As at the end of a scope.
+        // Destroyed as at the end of a scope.
         { const auto gone = std::move(lease); }
         return holds_lock(server_, "held") ? 0 : 2;
     });
@@ -120,7 +120,7 @@ TEST_F(redis_fork, in_the_middle_of_a_call_leaves_its_answer_to_the_parent) {
     EXPECT_TRUE(lease->release());
 }
 
-TEST_F(redis_fork, a_child_that_lives_on_does_not_keep_its_parents_connection_open) {
+TEST_F(redis_fork, a_child_that_keeps_running_does_not_keep_its_parents_connection_open) {
     ASSERT_FALSE(locks_.is_locked("warm-up"));
     EXPECT_EQ(clients_of(server_), 1U);
     const child_process living_on([] { return ::pause(); });
@@ -152,7 +152,7 @@ TEST_F(redis_fork, between_the_creation_of_a_socket_and_its_registration_leaves_
     }
 }
 
-TEST_F(redis_fork, a_child_may_end_the_normal_way) {
+TEST_F(redis_fork, a_child_may_end_normally) {
     auto lease = locks_.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);
     child_process child([&] {

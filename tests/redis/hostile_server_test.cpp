@@ -1,4 +1,4 @@
-/// Something that is not quite a Redis server, or not at all.
+/// Servers that violate the protocol, or do not speak it at all.
 #include "redis/redis_fault.hpp"
 #include "support/expect_error.hpp"
 #include "support/loopback.hpp"
@@ -19,16 +19,17 @@
 namespace syncguard::test {
 namespace {
 
-/// Greets as Redis does, and then answers every command in the same way.
+/// A server that greets as Redis does, and then answers every command in the same way.
 class pretender {
   public:
-    /// What to say to a connection, to the greeting, and to each command after it.
+    /// What the server sends on a new connection, in reply to the greeting, and to each command
+    /// after it.
     struct lines {
         std::string at_once;
         std::string greeting = "%1\r\n+server\r\n+redis\r\n";
         std::string answer;
         bool then_close = false;
-        bool without_end = false;  ///< The answer, again and again.
+        bool without_end = false;  ///< Repeats the answer endlessly.
     };
 
     explicit pretender(lines says)
@@ -89,7 +90,7 @@ class pretender {
         const auto count = ::recv(peer, said.data(), said.size(), 0);
         return {said.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
     }
-    /// Several may come together.
+    /// Several commands may arrive together.
     static std::size_t commands_in(const std::string& heard) {
         std::size_t count = 0;
         for (const std::string name : {"\r\nEVALSHA\r\n", "\r\nEVAL\r\n"}) {
@@ -110,7 +111,7 @@ class pretender {
 
 class redis_hostile_server : public testing::TestWithParam<api_form_kind> {
   protected:
-    /// Expects one operation after the other to fail with `code`, in time.
+    /// Expects one operation after another to fail with `code` in time.
     void expect_failures(const pretender::lines& says, error_code code) {
         pretender server(says);
         const any_backend locks = redis::backend(
@@ -136,7 +137,7 @@ TEST_P(redis_hostile_server, garbage_is_refused) {
     expect_failures({.at_once = {}, .answer = zeros}, error_code::internal);
 }
 
-TEST_P(redis_hostile_server, sizes_beyond_reason_are_refused_when_they_are_announced) {
+TEST_P(redis_hostile_server, excessive_sizes_are_refused_when_they_are_announced) {
     std::string nested;
     for (int i = 0; i < 10'000; ++i)
         nested += "*1\r\n";
@@ -164,12 +165,13 @@ TEST_P(redis_hostile_server, an_acquisition_without_a_valid_reply_fails_and_its_
         std::optional<any_backend> locks =
             redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet(500ms));
         expect_error(error_code::internal, [&] { (void)form_->acquire(*locks, "k", {}, {}); });
-        // What may have been granted is released; the end waits for that, but not for ever.
+        // A lock that may have been granted is released; destruction waits for that, but not for
+        // ever.
         EXPECT_LT(time_of([&] { locks.reset(); }), 1s + margin);
     }
 }
 
-TEST_P(redis_hostile_server, one_that_closes_after_the_handshake_is_not_called_in_a_busy_loop) {
+TEST_P(redis_hostile_server, one_that_closes_after_the_handshake_is_not_connected_in_a_busy_loop) {
     pretender server({.at_once = {}, .answer = "", .then_close = true});
     std::optional<any_backend> locks =
         redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet(500ms));
@@ -179,7 +181,7 @@ TEST_P(redis_hostile_server, one_that_closes_after_the_handshake_is_not_called_i
     EXPECT_LT(server.connections(), 30);
 }
 
-TEST_P(redis_hostile_server, one_that_never_stops_talking_does_not_stop_deadlines) {
+TEST_P(redis_hostile_server, one_that_sends_endlessly_does_not_prevent_timeouts) {
     pretender server({.at_once = {}, .answer = ">2\r\n+a\r\n+b\r\n", .without_end = true});
     std::optional<any_backend> locks =
         redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet(300ms));
@@ -193,11 +195,11 @@ TEST_P(redis_hostile_server, one_that_never_stops_talking_does_not_stop_deadline
     EXPECT_LT(time_of([&] { locks.reset(); }), 1s + margin);
 }
 
-TEST_P(redis_hostile_server, more_answers_than_questions_end_the_connection) {
+TEST_P(redis_hostile_server, more_answers_than_requests_end_the_connection) {
     pretender server({.at_once = {}, .answer = "*2\r\n:1\r\n:0\r\n*2\r\n:1\r\n:1\r\n"});
     const any_backend locks =
         redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet(500ms));
-    // The surplus must not become the answer to the next question.
+    // The surplus answer must not be taken for the answer to the next request.
     for (int i = 0; i < 20; ++i) {
         try {
             EXPECT_FALSE(form_->is_locked(locks, "k", {}));

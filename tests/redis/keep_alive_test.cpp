@@ -1,4 +1,4 @@
-/// Locks that are held on a Redis server for long: renewed, and lost in every way there is.
+/// Locks that are held on a Redis server for long: renewal, and every way to lose them.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/loss_recorder.hpp"
@@ -17,7 +17,7 @@
 namespace syncguard::test {
 namespace {
 
-/// How late a loss may be told where other tests want the processor too.
+/// How late a loss may be reported while other tests use the processor.
 constexpr milliseconds tolerance{3'000};
 
 const redis_server_options durable{.arguments = {"--appendonly", "yes", "--appendfsync", "always"}};
@@ -71,7 +71,7 @@ TEST_F(redis_keep_alive, holds_one_that_came_from_an_asynchronous_call) {
     EXPECT_TRUE(async_release(*lease, {}, boost::asio::use_future).get());
 }
 
-TEST_F(redis_keep_alive, lets_a_function_under_lock_take_its_time) {
+TEST_F(redis_keep_alive, lets_a_function_under_lock_outlast_the_ttl) {
     const int result = lock(locks_, "k",
                             [&](held& held) {
                                 let_pass(4s);
@@ -98,7 +98,7 @@ TEST_F(redis_keep_alive, a_silent_server_means_loss_when_the_local_deadline_pass
     EXPECT_TRUE(losses_.first().event.cause);
     EXPECT_LT(losses_.first().at, silent_since + 2s + tolerance);
     server_.resume();
-    // It belongs to nobody who could rely on it; but it can be given back, if it is still there.
+    // The lease no longer relies on the lock, but can release it if it is still stored.
     EXPECT_NO_THROW((void)lease->release());
     EXPECT_FALSE(lease->valid());
     EXPECT_EQ(losses_.losses().size(), 1U);
@@ -113,7 +113,7 @@ TEST_F(redis_keep_alive, answers_that_never_come_mean_loss_although_the_server_h
     EXPECT_TRUE(eventually([&] { return losses_.any(); }));
     EXPECT_EQ(losses_.first().event.reason, loss_reason::expired);
     proxy_.resume(direction::to_client);
-    // The answers come now, and say yes.
+    // The answers arrive now, and report success.
     ASSERT_TRUE(eventually([&] { return !locks_.is_locked("other"); }));
     EXPECT_FALSE(lease->valid());
     { const auto gone = std::move(*lease); }
@@ -134,7 +134,7 @@ TEST_F(redis_keep_alive, a_lock_that_was_deleted_is_lost_at_the_next_renewal) {
     EXPECT_FALSE(lease->valid());
 }
 
-TEST_F(redis_keep_alive, a_lock_that_another_client_got_meanwhile_stays) {
+TEST_F(redis_keep_alive, a_lock_that_another_client_acquired_meanwhile_is_not_released) {
     auto lease = locks_.acquire("k", {.ttl = 3s});
     ASSERT_TRUE(lease);
     lease->on_lost(losses_.handler());
@@ -149,12 +149,12 @@ TEST_F(redis_keep_alive, a_lock_that_another_client_got_meanwhile_stays) {
     EXPECT_TRUE(other->extend({.ttl = 60s}));
 }
 
-TEST_F(durable_redis_keep_alive, a_server_that_is_back_in_time_costs_nothing) {
+TEST_F(durable_redis_keep_alive, a_server_that_is_back_in_time_causes_no_loss) {
     auto lease = locks_.acquire("k", {.ttl = 9s});
     ASSERT_TRUE(lease);
     lease->on_lost(losses_.handler());
     server_.kill();
-    // Due at once.
+    // The first renewal is due at once.
     lease->keep_alive({.ttl = 30s});
     EXPECT_TRUE(eventually([&] { return lease->renewal_failure() != nullptr; }, 8s));
     server_.restart();
@@ -175,7 +175,7 @@ TEST_F(redis_keep_alive, a_server_that_comes_back_without_the_lock_means_loss) {
     EXPECT_EQ(losses_.first().event.reason, loss_reason::not_held);
 }
 
-TEST_F(redis_keep_alive, two_hundred_busy_threads_starve_no_renewal) {
+TEST_F(redis_keep_alive, two_hundred_busy_threads_do_not_delay_renewals) {
     constexpr milliseconds ttl{3'000};
     std::vector<any_result> kept;
     for (int i = 0; i < 10; ++i) {
@@ -205,7 +205,7 @@ TEST_F(redis_keep_alive, two_hundred_busy_threads_starve_no_renewal) {
     EXPECT_GT(rounds, 200);
 }
 
-TEST_F(redis_keep_alive, forty_thousand_outstanding_acquisitions_starve_no_renewal) {
+TEST_F(redis_keep_alive, forty_thousand_outstanding_acquisitions_do_not_delay_renewals) {
     constexpr long outstanding = 40'000;
     const any_backend direct =
         redis::backend({.host = "127.0.0.1", .port = server_.port()}, quiet(60s));
@@ -241,7 +241,7 @@ TEST_F(redis_keep_alive, forty_thousand_outstanding_acquisitions_starve_no_renew
     ASSERT_TRUE(eventually([&] { return under_way == 0; }, 120s));
 }
 
-TEST_F(redis_keep_alive, leases_that_go_while_they_are_renewed_leave_nothing_behind) {
+TEST_F(redis_keep_alive, leases_destroyed_during_a_renewal_leave_nothing_locked) {
     for (int round = 0; round < 20; ++round) {
         std::vector<any_result> held;
         for (int i = 0; i < 50; ++i) {

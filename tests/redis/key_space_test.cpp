@@ -1,4 +1,4 @@
-/// Names in the server: those of the specification, and those that no user's key may take.
+/// Names of Redis keys: those of the specification, and those that no user's key may have.
 #include "redis/key_space.hpp"
 
 #include "redis/monitor.hpp"
@@ -34,7 +34,7 @@ std::string from_hex(const json::value& hex) {
     return bytes;
 }
 
-TEST(redis_key_space, names_are_made_as_everywhere) {
+TEST(redis_key_space, names_are_made_as_in_all_implementations) {
     std::ifstream file(SYNCGUARD_TEST_DATA "/reference_vectors.json");
     const std::string text(std::istreambuf_iterator<char>(file), {});
     const auto vectors = json::parse(text);
@@ -82,7 +82,7 @@ TEST(redis_key_space, names_of_indexes_and_counters_are_no_keys) {
     }
 }
 
-TEST(redis_key_space, their_neighbours_are_keys_like_any_other) {
+TEST(redis_key_space, similar_names_are_ordinary_keys) {
     for (const auto& [prefix, key] :
          {naming{"syncguard", "id:"}, naming{"syncguard", "id:" + some_id.substr(1)},
           naming{"syncguard", "id:" + some_id + "A"}, naming{"syncguard", "ID:" + some_id},
@@ -99,8 +99,8 @@ TEST(redis_key_space, their_neighbours_are_keys_like_any_other) {
     }
 }
 
-/// A counter's name holds the prefix in its normal form, whatever form it was given in.
-TEST(redis_key_space, a_prefix_in_another_form_does_not_open_a_way_to_a_counter) {
+/// A counter's name contains the prefix in its normal form, in whatever form it was given.
+TEST(redis_key_space, a_prefix_in_another_normal_form_gives_no_access_to_a_counter) {
     const key_space keys("cafe\u0301");
     const std::string counter = keys.fence_key(keys.lock_key("k"));
     const std::string prefix = "cafe\u0301:";
@@ -109,15 +109,15 @@ TEST(redis_key_space, a_prefix_in_another_form_does_not_open_a_way_to_a_counter)
                  [&] { (void)keys.lock_key(counter.substr(prefix.size())); });
 }
 
-/// With such a prefix, names of long keys are replaced by a hash of 22 base64url characters.
-TEST(redis_key_space, keys_that_look_like_a_hash_are_refused_where_names_can_be_hashed) {
+/// With long prefixes, names of long keys are replaced by a hash of 22 base64url characters.
+TEST(redis_key_space, keys_that_look_like_a_hash_are_refused_if_names_can_be_hashed) {
     const std::string longest_key(512, 'k');
     for (const std::size_t size : {228U, 461U, 462U, 600U, 948U}) {
         const key_space keys(std::string(size, 'p'));
         const auto hash = [&](const std::string& name) { return name.substr(size + 1); };
         const std::string lock_key = keys.lock_key(longest_key);
-        // The name of a counter contains that of its lock: with the longer prefixes the latter is
-        // hashed, and the former fits then.
+        // The name of a counter contains that of its lock. With the longer prefixes the lock's name
+        // is hashed, so that the counter's name fits.
         const bool lock_is_hashed = hash(lock_key) != longest_key;
         const std::string hashed = hash(lock_is_hashed ? lock_key : keys.fence_key(lock_key));
         for (const auto& key : {hashed, some_id}) {
@@ -166,7 +166,7 @@ TEST(reserved_keys_in_redis, are_refused_without_a_server) {
 
 class keys_in_redis : public on_redis {};
 
-TEST_F(keys_in_redis, reserved_ones_reach_no_server) {
+TEST_F(keys_in_redis, reserved_ones_are_not_sent) {
     const auto locks = open();
     (void)locks.is_locked("k");
     monitor watch(server_);
@@ -178,7 +178,7 @@ TEST_F(keys_in_redis, reserved_ones_reach_no_server) {
     EXPECT_TRUE(watch.executed().empty());
 }
 
-TEST_F(keys_in_redis, neighbours_of_reserved_ones_are_locked_like_any_other) {
+TEST_F(keys_in_redis, similar_ones_to_reserved_ones_can_be_locked) {
     const auto locks = open();
     for (const std::string& key :
          {std::string("fence:north-gate"), "id:" + some_id.substr(1), "id:" + some_id + "A"}) {

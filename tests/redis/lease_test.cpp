@@ -1,5 +1,5 @@
-/// What a lease believes of its lock on a real Redis server, when answers are late or lost, when
-/// the server's clock runs faster, and when the lease ends in the middle of its release.
+/// The state of a lease on a real Redis server when answers are late or lost, when the server's
+/// clock runs faster, and when the lease is destroyed during its release.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -34,7 +34,7 @@ class redis_lease : public testing::Test {
     any_backend direct_ = redis::backend({.host = "127.0.0.1", .port = server_.port()}, quiet());
 };
 
-TEST_F(redis_lease, ends_before_another_is_granted_although_a_shorter_extension_has_no_answer) {
+TEST_F(redis_lease, ends_before_another_is_granted_even_if_a_shorter_extension_is_unanswered) {
     const auto locks = through_proxy();
     auto lease = locks.acquire("k", {.ttl = 30s});
     ASSERT_TRUE(lease);
@@ -52,7 +52,7 @@ TEST_F(redis_lease, ends_before_another_is_granted_although_a_shorter_extension_
     extending.get();
     EXPECT_FALSE(lease->valid());
     proxy_.resume(direction::to_client);
-    // What follows on the same lease cannot bring it back.
+    // Later calls on the same lease cannot revive it.
     EXPECT_FALSE(lease->extend({.ttl = 30s}).ok);
     EXPECT_TRUE(other->extend({.ttl = 30s}).ok);
 }
@@ -82,7 +82,7 @@ boost::asio::awaitable<void> release_asynchronously(any_backend locks, std::stri
     if (lease) co_await async_release(*lease, {}, boost::asio::use_awaitable);
 }
 
-TEST_F(redis_lease, destroyed_with_its_context_during_its_release_is_released_all_the_same) {
+TEST_F(redis_lease, destroyed_with_its_context_during_its_release_is_still_released) {
     const auto locks = through_proxy();
     (void)locks.is_locked("warm-up");
     for (int round = 0; round < 50; ++round) {
@@ -90,7 +90,7 @@ TEST_F(redis_lease, destroyed_with_its_context_during_its_release_is_released_al
         auto io = std::make_unique<boost::asio::io_context>();
         boost::asio::co_spawn(*io, release_asynchronously(locks, "k" + std::to_string(round)),
                               boost::asio::detached);
-        // Until the acquisition was answered and the release was started, but not always sent.
+        // Runs until the acquisition is answered and the release is started, but not always sent.
         while (proxy_.forwarded(direction::to_server) == before || round % 5 != 0) {
             if (io->run_one_for(20ms) == 0) break;
             if (holds_lock(server_, "k" + std::to_string(round))) break;
@@ -100,7 +100,7 @@ TEST_F(redis_lease, destroyed_with_its_context_during_its_release_is_released_al
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
 }
 
-TEST_F(redis_lease, destroyed_during_a_release_that_times_out_is_released_all_the_same) {
+TEST_F(redis_lease, destroyed_during_a_release_that_times_out_is_still_released) {
     const auto locks = through_proxy();
     auto lease =
         std::make_optional(async_acquire(locks, "k", {.ttl = 60s}, boost::asio::use_future).get());
@@ -114,8 +114,8 @@ TEST_F(redis_lease, destroyed_during_a_release_that_times_out_is_released_all_th
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
 }
 
-/// The answer of an extension came after the lease had ended.
-TEST_F(redis_lease, tells_of_an_end_that_a_late_answer_revealed_also_to_a_later_handler) {
+/// The answer to an extension arrives after the lease has ended.
+TEST_F(redis_lease, reports_a_loss_found_by_a_late_answer_to_a_later_handler_too) {
     const auto locks = through_proxy();
     auto lease = locks.acquire("k", {.ttl = 30s});
     ASSERT_TRUE(lease);
@@ -127,7 +127,7 @@ TEST_F(redis_lease, tells_of_an_end_that_a_late_answer_revealed_also_to_a_later_
     EXPECT_TRUE(lease->stop_token().stop_requested());
 }
 
-TEST_F(redis_lease, waits_for_its_loss_handler_also_if_destroyed_during_a_release) {
+TEST_F(redis_lease, waits_for_its_loss_handler_even_if_destroyed_during_a_release) {
     const auto locks = through_proxy();
     std::atomic<bool> has_begun{false};
     std::atomic<bool> has_ended{false};
@@ -145,7 +145,7 @@ TEST_F(redis_lease, waits_for_its_loss_handler_also_if_destroyed_during_a_releas
         proxy_.stall(direction::to_client);
         async_release(*lease, {}, [](std::exception_ptr, release_result) {});
         handler_ends_later = std::thread([&] {
-            std::this_thread::sleep_for(300ms);  // the destructor begins to wait meanwhile
+            std::this_thread::sleep_for(300ms);  // meanwhile the destructor begins to wait
             may_end.set_value();
         });
     }
@@ -179,7 +179,7 @@ TEST_F(redis_lease, a_release_handler_that_waits_for_a_call_does_not_stop_it) {
     proxy_.resume(direction::to_client);
 }
 
-TEST_F(redis_lease, tells_one_release_error_although_the_release_fails_after_dispose_timeout) {
+TEST_F(redis_lease, reports_one_release_error_although_the_release_fails_after_dispose_timeout) {
     std::atomic<int> calls{0};
     auto options = quiet();
     options.operation_timeout = 1s;
@@ -192,7 +192,7 @@ TEST_F(redis_lease, tells_one_release_error_although_the_release_fails_after_dis
         proxy_.stall(direction::to_client);
     }
     EXPECT_EQ(calls, 1);
-    // Ends after the release, which was sent earlier and has a shorter timeout.
+    // This call ends after the release, which was sent earlier and has a shorter timeout.
     expect_error(error_code::network_timeout,
                  [&] { (void)locks.is_locked("other", {.timeout = 2s}); });
     EXPECT_EQ(calls, 1);

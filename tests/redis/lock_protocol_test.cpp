@@ -1,4 +1,4 @@
-/// How replies of the script are read: what it gives, and what it never gives.
+/// Parsing of the script's replies: valid ones, and ones that the script never sends.
 #include "redis/lock_protocol.hpp"
 
 #include "redis/resp/reader.hpp"
@@ -69,7 +69,7 @@ TEST(replies_of_the_lock_script, to_a_release_or_an_extension) {
     }
 }
 
-TEST(replies_of_the_lock_script, to_a_question) {
+TEST(replies_of_the_lock_script, to_a_query) {
     EXPECT_TRUE(decoded(is_locked, ":1\r\n").ok);
     EXPECT_FALSE(decoded(is_locked, ":0\r\n").ok);
     for (const auto& req : {lookup_key, lookup_id}) {
@@ -83,7 +83,7 @@ TEST(replies_of_the_lock_script, to_a_question) {
     }
 }
 
-TEST(replies_of_the_lock_script, numbers_that_no_sum_can_hold_are_refused) {
+TEST(replies_of_the_lock_script, numbers_that_would_overflow_are_refused) {
     for (const auto* const reply : {":-9223372036854775808\r\n", ":-9223372036854775807\r\n"})
         expect_error(error_code::internal, [&] { (void)decoded(acquire, reply); });
     expect_error(error_code::internal,
@@ -155,7 +155,7 @@ TEST(replies_of_the_lock_script, any_other_is_refused) {
     }
 }
 
-TEST(replies_of_the_lock_script, an_error_is_told_by_its_meaning) {
+TEST(replies_of_the_lock_script, an_error_is_reported_by_its_meaning) {
     for (const auto& req : {acquire, release, extend, is_locked, lookup_key, lookup_id}) {
         expect_error(error_code::invalid_argument,
                      [&] { (void)decoded(req, "-WRONGTYPE Operation against a key\r\n"); });

@@ -1,4 +1,4 @@
-/// Who may use a Redis server: passwords right, wrong and changed, and servers from before RESP3.
+/// Authentication at a Redis server: right, wrong and changed passwords, and servers without RESP3.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -35,7 +35,7 @@ class redis_login : public testing::TestWithParam<api_form_kind> {
         EXPECT_TRUE(form_->release(*lease));
     }
 
-    /// The message tells the server and no secret.
+    /// The message names the server and contains no secret.
     void expect_refusal(const any_backend& locks) {
         const auto failure = expect_error(error_code::auth_failed,
                                           [&] { (void)form_->acquire(locks, "k", {}, {}); });
@@ -49,7 +49,7 @@ class redis_login : public testing::TestWithParam<api_form_kind> {
     std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
-TEST_P(redis_login, a_password_opens_and_a_wrong_or_missing_one_does_not) {
+TEST_P(redis_login, the_right_password_is_accepted_and_a_wrong_or_missing_one_is_not) {
     for (const bool speaks_resp3 : {true, false}) {
         redis_server_options options{.arguments = {"--requirepass", secret}, .password = secret};
         if (!speaks_resp3)
@@ -63,7 +63,7 @@ TEST_P(redis_login, a_password_opens_and_a_wrong_or_missing_one_does_not) {
     }
 }
 
-TEST_P(redis_login, a_user_with_just_the_permissions_that_are_needed_can_lock) {
+TEST_P(redis_login, a_user_with_only_the_required_permissions_can_lock) {
     const redis_server server;
     const std::vector<std::string> rules = {
         "ACL",          "SETUSER", locker,  "on",       ">" + secret, "resetkeys",
@@ -82,7 +82,7 @@ TEST_P(redis_login, a_user_with_just_the_permissions_that_are_needed_can_lock) {
     expect_refusal(open(server, locker, secret));
 }
 
-TEST_P(redis_login, a_password_that_changes_is_asked_for_with_the_next_connection) {
+TEST_P(redis_login, a_changed_password_is_used_with_the_next_connection) {
     const redis_server server;
     ASSERT_EQ(server.command({"ACL", "SETUSER", "u", "on", ">" + secret, "~*", "+@all"}).text,
               "OK");
@@ -91,7 +91,7 @@ TEST_P(redis_login, a_password_that_changes_is_asked_for_with_the_next_connectio
     ASSERT_EQ(server.command({"ACL", "SETUSER", "u", "resetpass", ">" + wrong_secret}).text, "OK");
     expect_it_works(locks);
     server.command({"CLIENT", "KILL", "USER", "u"});
-    // The end of the connection may come in the middle of a call.
+    // The connection may end during a call.
     EXPECT_TRUE(eventually([&] {
         try {
             (void)form_->is_locked(locks, "k", {});
@@ -123,7 +123,7 @@ TEST_P(redis_login, a_database_that_does_not_exist_is_an_error_of_the_caller) {
     expect_error(error_code::invalid_argument, [&] { (void)form_->acquire(locks, "k", {}, {}); });
 }
 
-TEST_P(redis_login, a_server_with_too_many_clients_says_so) {
+TEST_P(redis_login, too_many_clients_are_reported) {
     const redis_server server({.arguments = {"--maxclients", "2"}});
     const redis_connection first(server.port());
     redis_connection second(server.port());

@@ -1,4 +1,4 @@
-/// What a Redis server really executes, as its MONITOR tells.
+/// The commands that a Redis server executes, read from its MONITOR.
 #pragma once
 
 #include "support/redis_server.hpp"
@@ -12,9 +12,10 @@
 namespace syncguard::test {
 
 struct monitored_command {
-    /// Whether a script executed it: that of the last command before it that none did.
+    /// Whether a script executed it: the script of the last command before it with `by_script`
+    /// false.
     bool by_script = false;
-    /// As they were sent; the first one names the command.
+    /// The command's name and arguments, as they were sent.
     std::vector<std::string> words;
 };
 
@@ -24,7 +25,7 @@ class monitor {
         if (watching_.command({"MONITOR"}).text != "OK") throw std::runtime_error("no MONITOR");
     }
 
-    /// What was executed since the last call.
+    /// The commands executed since the last call.
     [[nodiscard]] std::vector<monitored_command> executed() {
         const std::string mark = "mark " + std::to_string(++marks_);
         server_.command({"ECHO", mark});

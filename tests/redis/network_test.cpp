@@ -1,4 +1,4 @@
-/// Redis behind a bad network: cut, slow, silent, or not there at all.
+/// Redis behind a bad network: cut, slow, silent or unreachable.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -22,21 +22,21 @@
 namespace syncguard::test {
 namespace {
 
-// Cuts.
+// Cut connections.
 
 using cut = std::tuple<api_form_kind, direction, closing>;
 
 class redis_cut : public testing::TestWithParam<cut> {
   protected:
-    /// Cuts the connection after 0, 1, 2, ... bytes of what `action` says or hears, until it passes
-    /// without a cut. Between two cuts the client must be as good as new. A reset takes the proxy
-    /// its time; it strikes at fewer places.
+    /// Cuts the connection after 0, 1, 2, ... bytes that `action` sends or receives, until it
+    /// passes without a cut. After each cut the client must work normally. Resets take the proxy
+    /// longer, so they are made at fewer places.
     template <class Action>
     void cut_at_every_byte_of(Action action) {
         const auto [kind, way, closing_kind] = GetParam();
         std::uint64_t bytes = 0;
         for (;; bytes += closing_kind == closing::reset ? 17 : 1) {
-            // A cut behind the last byte may strike this call instead.
+            // A cut after the last byte may hit this call instead.
             ASSERT_TRUE(eventually([&] {
                 return survives([&] { (void)form_->is_locked(locks_, "warm-up", {}); });
             })) << bytes;
@@ -51,7 +51,7 @@ class redis_cut : public testing::TestWithParam<cut> {
         EXPECT_GT(bytes, 8U);
     }
 
-    /// The code of the failure, if `action` failed. It has to be one that a cut explains.
+    /// Whether `action` succeeded. If not, its error must be one that a cut causes.
     template <class Action>
     bool survives(Action action) {
         try {
@@ -74,7 +74,7 @@ class redis_cut : public testing::TestWithParam<cut> {
         redis::backend({.host = "127.0.0.1", .port = proxy_.port()}, quiet(operation_timeout));
 };
 
-TEST_P(redis_cut, an_acquisition_fails_or_holds_and_the_next_one_gets_the_lock) {
+TEST_P(redis_cut, an_acquisition_fails_or_succeeds_and_the_next_one_gets_the_lock) {
     std::vector<any_result> held;
     cut_at_every_byte_of([&](std::uint64_t bytes) {
         const std::string key = "key:" + std::to_string(bytes);
@@ -85,7 +85,8 @@ TEST_P(redis_cut, an_acquisition_fails_or_holds_and_the_next_one_gets_the_lock) 
             return;
         }
         held.emplace_back();
-        // The next owner need not wait for the TTL, and the clean-up leaves it alone.
+        // The next owner need not wait for the TTL, and the background release does not remove its
+        // lock.
         EXPECT_TRUE(eventually(
             [&] {
                 survives([&] { held.back() = form_->acquire(locks_, key, {.ttl = 60s}, {}); });
@@ -101,7 +102,7 @@ TEST_P(redis_cut, an_acquisition_fails_or_holds_and_the_next_one_gets_the_lock) 
     EXPECT_EQ(locks_in(server_), 0U);
 }
 
-TEST_P(redis_cut, a_release_frees_at_the_latest_when_it_is_repeated) {
+TEST_P(redis_cut, a_release_takes_effect_at_the_latest_when_it_is_repeated) {
     cut_at_every_byte_of([&](std::uint64_t bytes) {
         proxy_.disarm_cut();
         const std::string key = "key:" + std::to_string(bytes);
@@ -119,7 +120,7 @@ TEST_P(redis_cut, a_release_frees_at_the_latest_when_it_is_repeated) {
     });
 }
 
-TEST_P(redis_cut, an_extension_that_failed_leaves_the_lock_to_its_holder) {
+TEST_P(redis_cut, after_a_failed_extension_the_holder_keeps_the_lock) {
     auto lease = locks_.acquire("k", {.ttl = 60s});
     ASSERT_TRUE(lease);
     cut_at_every_byte_of([&](std::uint64_t bytes) {
@@ -130,7 +131,7 @@ TEST_P(redis_cut, an_extension_that_failed_leaves_the_lock_to_its_holder) {
     EXPECT_TRUE(lease->release());
 }
 
-TEST_P(redis_cut, a_lookup_tells_the_truth_or_fails) {
+TEST_P(redis_cut, a_lookup_is_correct_or_fails) {
     auto lease = locks_.acquire("k", {.ttl = 60s});
     ASSERT_TRUE(lease);
     cut_at_every_byte_of([&](std::uint64_t bytes) {
@@ -153,7 +154,7 @@ TEST_P(redis_cut, a_handshake_that_is_cut_fails_the_call_and_not_the_client) {
         proxy_.disarm_cut();
         EXPECT_FALSE(form_->is_locked(fresh, "k", {})) << bytes;
         if (passed && proxy_.cuts() == cuts) break;
-        // A failed greeting is not repeated at once, and the script behind it is long.
+        // Larger steps: a failed greeting is not repeated at once, and the script after it is long.
         bytes += bytes > 300 ? 610 : 22;
         ASSERT_LT(bytes, 20'000U);
     }
@@ -171,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                (std::get<2>(test.param) == closing::orderly ? "_closed" : "_reset");
     });
 
-// Slowness and silence.
+// Slow and silent connections.
 
 class redis_silence : public redis_fault {};
 
@@ -193,7 +194,7 @@ TEST_P(redis_silence, bytes_may_come_one_by_one_and_late) {
 TEST_P(redis_silence, a_deadline_bounds_the_whole_reply_not_each_read) {
     const auto locks = open();
     EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
-    // Each byte comes well within the deadline; all of them take seconds.
+    // Each byte arrives well within the deadline; all of them take seconds.
     proxy_.slice(direction::to_client, true, 60ms);
     const auto taken = time_of([&] {
         expect_error(error_code::network_timeout,
@@ -234,7 +235,8 @@ TEST_P(redis_silence, a_call_ends_at_its_deadline_and_a_late_grant_is_released) 
 TEST_P(redis_silence, an_acquisition_whose_reply_never_comes_is_released_without_it) {
     const auto locks = open();
     EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
-    // The server hears and grants; its answer vanishes, and the connection stays open.
+    // The server receives the request and grants; its answer is dropped, and the connection stays
+    // open.
     proxy_.discard(direction::to_client);
     expect_error(error_code::network_timeout,
                  [&] { (void)form_->acquire(locks, "k", {.ttl = 60s, .timeout = 200ms}, {}); });
@@ -244,14 +246,14 @@ TEST_P(redis_silence, an_acquisition_whose_reply_never_comes_is_released_without
 }
 
 /// A tunnel may deliver the request of a broken connection long after its client was reset.
-TEST_P(redis_silence, an_acquisition_that_is_delivered_late_is_released_whenever_it_is) {
+TEST_P(redis_silence, an_acquisition_is_released_however_late_it_is_delivered) {
     const auto locks = open();
     EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     proxy_.arm_cut(direction::to_server, 0, closing::reset);
     const auto failure = expect_error(error_code::service_unavailable,
                                       [&] { (void)form_->acquire(locks, "k", {.ttl = 60s}, {}); });
     ASSERT_TRUE(failure);
-    // The server executes it only after several releases have found nothing.
+    // The server executes the acquisition only after several releases have found nothing.
     const auto delivered_at = steady_clock::now() + 2500ms;
     ASSERT_TRUE(eventually([&] { return steady_clock::now() > delivered_at; }));
     const std::string id(failure->lock_id());
@@ -270,7 +272,7 @@ TEST_P(redis_silence, the_reply_of_an_abandoned_call_is_not_given_to_the_next) {
     ASSERT_TRUE(other);
     for (int i = 0; i < 10; ++i) {
         proxy_.stall(direction::to_client);
-        // The late answer says "free".
+        // The late answer is "free".
         expect_error(error_code::network_timeout,
                      [&] { (void)locks.is_locked("free", {.timeout = 20ms}); });
         std::thread later([&] { proxy_.resume(direction::to_client); });
@@ -322,24 +324,24 @@ TEST_P(redis_silence, a_stop_request_takes_effect_at_once_and_leaves_nothing_loc
         });
         EXPECT_LT(taken, margin);
         stop_the_server ? server_.resume() : proxy_.resume(direction::to_client);
-        // The release was under way before this: the next caller finds the lock free.
+        // The release was sent before this call, so that this caller finds the lock free.
         auto next = form_->acquire(locks, "k", {.ttl = 60s}, {});
         ASSERT_TRUE(next);
         EXPECT_TRUE(form_->release(*next));
     }
 }
 
-TEST_P(redis_silence, a_cancelled_acquisition_is_released_though_its_release_overtook_it) {
+TEST_P(redis_silence, a_cancelled_acquisition_is_released_even_if_its_release_overtook_it) {
     const auto locks = open();
     EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
-    // What is sent on this connection arrives much later than what is sent on the next.
+    // Requests on this connection arrive much later than those on the next one.
     proxy_.delay(direction::to_server, 1500ms);
     std::stop_source stop;
     auto cancelled = std::async(std::launch::async, [&] {
         return form_->acquire(locks, "k", {.ttl = 60s}, stop.get_token());
     });
     EXPECT_EQ(cancelled.wait_for(50ms), std::future_status::timeout);
-    // No third call is sent before one is answered, so that the release has to wait.
+    // No third call is sent before a call is answered, so that the release has to wait.
     auto hasty = std::async(std::launch::async,
                             [&] { return locks.is_locked("other", {.timeout = 200ms}); });
     EXPECT_EQ(hasty.wait_for(50ms), std::future_status::timeout);
@@ -353,10 +355,10 @@ TEST_P(redis_silence, a_cancelled_acquisition_is_released_though_its_release_ove
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
 }
 
-TEST_P(redis_silence, a_release_in_the_background_does_not_trust_a_dead_connection_for_long) {
+TEST_P(redis_silence, a_release_in_the_background_soon_leaves_a_dead_connection) {
     const auto locks = open();
     EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
-    // The acquisition arrives; neither its answer nor its release does, in the time of this test.
+    // The acquisition arrives; neither its answer nor its release arrives during this test.
     proxy_.delay(direction::to_client, 60s);
     std::stop_source stop;
     auto cancelled = std::async(std::launch::async, [&] {
@@ -371,7 +373,7 @@ TEST_P(redis_silence, a_release_in_the_background_does_not_trust_a_dead_connecti
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
 }
 
-TEST_P(redis_silence, timeouts_below_the_round_trip_open_no_connection_each) {
+TEST_P(redis_silence, timeouts_below_the_round_trip_do_not_each_open_a_connection) {
     const auto locks = open();
     EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     proxy_.delay(direction::to_client, 30ms);
@@ -389,11 +391,11 @@ TEST_P(redis_silence, timeouts_below_the_round_trip_open_no_connection_each) {
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
 }
 
-TEST_P(redis_silence, a_call_that_was_not_sent_behind_others_says_so_at_its_deadline) {
+TEST_P(redis_silence, a_call_that_was_not_sent_because_of_others_reports_that_at_its_deadline) {
     const auto locks = open(60s);
     EXPECT_FALSE(form_->is_locked(locks, "warm-up", {}));
     proxy_.delay(direction::to_client, 400ms);
-    // More than are sent before an answer comes.
+    // More operations than are sent before an answer arrives.
     std::vector<std::future<bool>> others;
     for (int i = 0; i < 300; ++i) {
         others.push_back(
@@ -408,11 +410,11 @@ TEST_P(redis_silence, a_call_that_was_not_sent_behind_others_says_so_at_its_dead
         EXPECT_FALSE(each.get());
 }
 
-TEST_P(redis_silence, a_late_answer_holds_up_nobody_once_it_has_come) {
+TEST_P(redis_silence, a_late_answer_delays_no_caller_once_it_has_arrived) {
     const auto locks = open(60s);
     auto held = open().acquire("held", {.ttl = 60s});
     ASSERT_TRUE(held);
-    // During this call its thread runs the loop for all other callers.
+    // During this call its thread is the leader.
     auto waiting = std::async(std::launch::async, [&] {
         return acquire_with_retries(locks, "held", {.ttl = 60s, .timeout = 50s}).valid();
     });
@@ -439,7 +441,7 @@ TEST_P(redis_silence, a_late_answer_holds_up_nobody_once_it_has_come) {
 
 INSTANTIATE_TEST_SUITE_P(all, redis_silence, blocking_and_async(), name_of_api_form);
 
-// Nobody there.
+// Unreachable servers.
 
 std::size_t open_descriptors() {
     const std::filesystem::directory_iterator all("/proc/self/fd");
@@ -478,7 +480,7 @@ TEST_P(redis_absence, a_server_that_is_down_is_named_and_found_when_it_comes_up)
     EXPECT_TRUE(form_->release(*lease));
 }
 
-TEST_P(redis_absence, a_call_too_short_for_another_attempt_is_told_why_the_last_one_failed) {
+TEST_P(redis_absence, a_call_too_short_for_another_attempt_reports_why_the_last_one_failed) {
     const reserved_port port;
     const any_backend locks = redis::backend({.host = "127.0.0.1", .port = port.number()}, quiet());
     for (int i = 0; i < 5; ++i) {
@@ -529,7 +531,7 @@ TEST_P(redis_absence, connecting_is_bounded_too) {
     EXPECT_TRUE(form_->acquire(locks, "k", {}, {}));
 }
 
-TEST_P(redis_absence, a_port_that_accepts_nobody_is_a_timeout) {
+TEST_P(redis_absence, a_port_that_accepts_no_connections_is_a_timeout) {
     owned_fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const sockaddr_in any = loopback_address(0);
     ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any), 0);

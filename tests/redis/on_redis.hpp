@@ -1,5 +1,5 @@
-/// The fixture of the tests of the Redis engine: a server whose clock stands still, and everything
-/// that is in it.
+/// The fixture of the Redis engine's tests: a server with a frozen clock, and functions that read
+/// its contents.
 #pragma once
 
 #include "support/redis_server.hpp"
@@ -21,12 +21,12 @@ namespace syncguard::test {
 
 using namespace std::chrono_literals;
 
-/// What is stored under one key.
+/// The value stored under one key.
 struct stored {
     std::string type;
-    /// The bytes of a string; of anything else what DUMP gives.
+    /// The bytes of a string; for other types the result of DUMP.
     std::string value;
-    /// What PTTL says: -1 for a key that stays.
+    /// The result of PTTL: -1 for a key without expiry.
     std::int64_t ttl_ms = -1;
 
     friend bool operator==(const stored&, const stored&) = default;
@@ -77,7 +77,7 @@ class on_redis : public testing::Test {
         return reply;
     }
 
-    /// Acquires and lets go of the lease: the lock stays.
+    /// Acquires a lock and detaches the lease: the lock stays.
     static lock_id take(const redis::backend& locks, std::string_view key, milliseconds ttl = 30s) {
         auto lease = locks.acquire(key, {.ttl = ttl});
         if (!lease) throw std::runtime_error("the key is locked already");

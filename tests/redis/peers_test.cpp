@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// A program that follows the specification, and nothing of this library.
+/// A client that follows the specification and shares no code with this library.
 class peer {
   public:
     explicit peer(const redis_server& server, std::string prefix = "syncguard")
@@ -87,7 +87,7 @@ class peers : public on_redis {
     [[nodiscard]] std::string value_of(const std::string& key) const {
         return command({"GET", "syncguard:" + key}).text;
     }
-    /// What a peer's cjson makes of a field.
+    /// The value of a field as a peer's cjson decodes it.
     [[nodiscard]] std::string decoded(const std::string& key, const std::string& field) const {
         return command({"EVAL",
                         "local v = cjson.decode(redis.call('GET', KEYS[1]))[ARGV[1]] "
@@ -95,7 +95,7 @@ class peers : public on_redis {
                         "1", "syncguard:" + key, field})
             .text;
     }
-    /// The whole life of a lock that another program wrote, seen from here.
+    /// Looks up, extends and releases a lock that another program wrote.
     void expect_understood(const std::string& key, const std::string& id, unix_time acquired,
                            unix_time expires, const std::string& fence) {
         const auto locks = open();
@@ -125,7 +125,7 @@ class peers : public on_redis {
     }
 };
 
-TEST_F(peers, a_lock_that_a_peer_took_is_respected_read_extended_and_released) {
+TEST_F(peers, a_lock_of_a_peer_is_respected_read_extended_and_released) {
     const peer other(server_);
     for (const std::string key : {"k", "a/b", R"(a"b\c)", "line\r\nline", "schlüssel-鍵-🔑",
                                   R"(","expiresAtMs":1,"lockId":"x)"}) {
@@ -138,7 +138,7 @@ TEST_F(peers, a_lock_that_a_peer_took_is_respected_read_extended_and_released) {
     }
 }
 
-TEST_F(peers, a_slash_comes_escaped) {
+TEST_F(peers, an_escaped_slash_is_understood) {
     (void)peer(server_).acquire("a/b", their_id, 10s);
     EXPECT_NE(value_of("a/b").find(R"("a\/b")"), std::string::npos) << value_of("a/b");
 }
@@ -150,7 +150,7 @@ TEST_F(peers, a_key_with_a_nul_is_understood_too) {
     expect_understood(key, their_id, now, now + 10s, "000000000000001");
 }
 
-TEST_F(peers, grants_of_both_kinds_count_on_one_counter) {
+TEST_F(peers, grants_of_both_implementations_use_one_counter) {
     const peer other(server_);
     const auto locks = open();
     ASSERT_TRUE(locks.release(take(locks, "k")).ok);
@@ -193,7 +193,7 @@ TEST_F(peers, numbers_may_be_written_like_fractions_or_powers) {
     }
 }
 
-TEST_F(peers, white_space_and_fields_of_later_versions_do_not_disturb_and_stay) {
+TEST_F(peers, white_space_and_fields_of_later_versions_are_accepted_and_kept) {
     const auto now = server_.now();
     const std::string ours = R"("lockId":")" + their_id + R"(","expiresAtMs":)" +
                              digits(now + 10s) + R"(,"acquiredAtMs":)" + digits(now) +
@@ -219,8 +219,8 @@ TEST_F(peers, white_space_and_fields_of_later_versions_do_not_disturb_and_stay) 
     }
 }
 
-/// cjson knows neither empty lists nor long numbers.
-TEST_F(peers, what_a_script_cannot_write_stays_as_its_writer_wrote_it) {
+/// cjson supports neither empty lists nor long numbers.
+TEST_F(peers, values_that_cjson_cannot_write_are_kept_unchanged) {
     const auto now = server_.now();
     const auto value = [&](unix_time expires) {
         return R"({"serial":12345678901234567890, "none":[], "deep":[[],{}],"expiresAtMs" : )" +
@@ -245,7 +245,7 @@ TEST_F(peers, a_number_of_any_form_is_replaced_as_a_whole) {
     }
 }
 
-TEST_F(peers, what_is_stored_here_is_extended_and_released_by_a_peer) {
+TEST_F(peers, locks_of_this_library_are_extended_and_released_by_a_peer) {
     const peer other(server_);
     const auto locks = open();
     for (const std::string key : {"k", "a/b", R"(a"b\c)", "line\r\nline", "schlüssel-鍵-🔑"}) {
@@ -277,7 +277,7 @@ TEST_F(peers, what_is_stored_here_is_extended_and_released_by_a_peer) {
     }
 }
 
-TEST_F(peers, a_lock_that_has_changed_hands_is_not_touched_through_an_old_index) {
+TEST_F(peers, a_lock_with_a_new_owner_is_not_changed_through_an_old_index) {
     const auto locks = open();
     const auto id = take(locks, "k");
     command({"SET", "syncguard:id:" + their_id, "syncguard:k"});
@@ -289,9 +289,9 @@ TEST_F(peers, a_lock_that_has_changed_hands_is_not_touched_through_an_old_index)
     EXPECT_TRUE(locks.release(id).ok);
 }
 
-/// Redis removes a lock at its end by itself, so the tolerance shows only where a peer let the key
-/// live longer.
-TEST_F(peers, liveness_is_the_one_predicate_also_for_a_value_that_outlives_its_lock) {
+/// Redis itself removes a lock at its end, so the tolerance matters only if a peer's key lives
+/// longer.
+TEST_F(peers, liveness_is_the_same_for_a_value_that_outlives_its_lock) {
     const auto locks = open();
     const auto expires = server_.now() + 10s;
     store("k", their_id, lock_json(their_id, expires, server_.now(), R"("k")", "000000000000001"),

@@ -68,7 +68,7 @@ TEST_F(redis_program_end, waits_for_the_release_of_a_lease_that_was_just_destroy
     EXPECT_FALSE(holds_lock(server_, "k"));
 }
 
-TEST_F(redis_program_end, waits_for_a_release_that_nobody_waits_for) {
+TEST_F(redis_program_end, waits_for_a_release_without_a_waiting_caller) {
     const auto slow = [this] { proxy_.delay(direction::to_server, 200ms); };
     const auto release = [](any_lease lease, auto& io) {
         (void)async_release(lease, {}, boost::asio::bind_executor(io, boost::asio::use_future));
@@ -77,7 +77,7 @@ TEST_F(redis_program_end, waits_for_a_release_that_nobody_waits_for) {
     EXPECT_FALSE(holds_lock(server_, "k"));
 }
 
-TEST_F(redis_program_end, takes_about_a_second_at_most_where_the_server_is_silent) {
+TEST_F(redis_program_end, takes_about_a_second_at_most_if_the_server_is_silent) {
     const auto silent = [this] { proxy_.stall(direction::to_server); };
     const auto time = time_of([&] {
         EXPECT_EQ(run(silent, [](any_lease lease, auto&) { const auto gone = std::move(lease); }),

@@ -1,4 +1,4 @@
-/// The ground of the Redis fault tests: a server, a fault proxy in front of it, and an API form.
+/// The fixture of the Redis fault tests: a server, a fault proxy in front of it, and an API form.
 #pragma once
 
 #include "contract/api_form.hpp"
@@ -19,13 +19,13 @@ namespace syncguard::test {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-/// What a call may take beyond its deadline: other tests want the processor too.
+/// How long a call may take beyond its deadline, because other tests use the processor too.
 inline constexpr milliseconds margin{2000};
 
 /// How long a lock may outlive an acquisition that failed.
 inline constexpr milliseconds cleanup_time{8'000};
 
-/// Leases that go while the server is away are expected here, and not worth a line.
+/// Reports no release errors: leases that end while the server is unreachable are expected here.
 inline backend_options quiet(milliseconds operation_timeout = 5s) {
     return {.operation_timeout = operation_timeout,
             .on_release_error = [](const lock_error&, const release_error_context&) {},
@@ -37,7 +37,7 @@ inline bool holds_lock(const redis_server& server, const std::string& key) {
     return server.command({"EXISTS", "syncguard:" + key}).integer == 1;
 }
 
-/// How many locks the server holds. A fence counter is none, nor is the index of a lock.
+/// How many locks the server stores, without fence counters and indexes.
 inline std::size_t locks_in(const redis_server& server) {
     std::size_t count = 0;
     for (const auto& each : server.command({"KEYS", "syncguard:*"}).list) {
@@ -47,7 +47,7 @@ inline std::size_t locks_in(const redis_server& server) {
     return count;
 }
 
-/// Connections of the library to the server.
+/// How many connections the library has to the server.
 inline std::size_t clients_of(const redis_server& server) {
     const std::string list = server.command({"CLIENT", "LIST"}).text;
     std::size_t count = 0;
@@ -76,7 +76,7 @@ class redis_fault : public testing::TestWithParam<api_form_kind> {
     std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
-/// The blocking API form, and an asynchronous one.
+/// The blocking API form and an asynchronous one.
 inline auto blocking_and_async() {
     const auto forms = all_api_forms();
     return testing::Values(forms.at(0), forms.at(1));

@@ -1,4 +1,4 @@
-/// Servers that refuse, for real: what a caller is told, and what is left behind.
+/// Refusals by real servers: the error that a caller gets, and what stays stored.
 #include "redis/on_redis.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -18,7 +18,8 @@ namespace {
 const std::string secret_key = "secret-key";
 const std::string password = "hunter2-hunter2";
 
-/// A refusal with this code, told by a message that names the server and holds no secret.
+/// Expects a refusal with this code. Returns its message, which must name the server and contain no
+/// secret.
 std::string refusal(error_code code, const std::function<void()>& action) {
     const auto failure = expect_error(code, action);
     if (!failure) return "";
@@ -52,7 +53,7 @@ class refusing_redis : public testing::Test {
         {.arguments = {"--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"}}};
 };
 
-TEST_F(refusing_redis, a_full_server_grants_nothing_but_releases_and_extends) {
+TEST_F(refusing_redis, a_full_server_grants_nothing_but_still_releases_and_extends) {
     const auto locks = open();
     const auto held = take(locks, "held");
     auto lease = locks.acquire("lease");
@@ -82,7 +83,7 @@ TEST_F(refusing_redis, a_full_server_grants_nothing_but_releases_and_extends) {
 TEST_F(refusing_redis, a_server_that_cannot_save_grants_nothing) {
     const auto locks = open();
     command({"CONFIG", "SET", "save", "3600 1"});
-    // What is to be replaced by the saved data cannot be.
+    // The saved data cannot replace this non-empty folder.
     std::filesystem::create_directories(server_.socket_path().parent_path() / "dump.rdb" / "full");
     command({"BGSAVE"});
     ASSERT_TRUE(eventually([&] {
@@ -113,7 +114,7 @@ TEST_F(refusing_redis, a_server_without_its_replicas_grants_nothing) {
     EXPECT_EQ(contents_of(server_).size(), 1U);
 }
 
-TEST_F(refusing_redis, a_replica_answers_questions_only) {
+TEST_F(refusing_redis, a_replica_answers_only_queries) {
     const auto locks = open();
     const auto held = take(locks, "held");
     redis_server replica(
@@ -193,7 +194,7 @@ TEST_F(refusing_redis, a_server_with_too_many_clients_limits_the_rate) {
     EXPECT_TRUE(locks.acquire(secret_key));
 }
 
-TEST_F(refusing_redis, a_database_that_it_does_not_have_is_an_argument_that_is_wrong) {
+TEST_F(refusing_redis, a_missing_database_is_an_invalid_argument) {
     const auto locks = open({.database = 99});
     expect_mention(refusal(error_code::invalid_argument, [&] { (void)locks.is_locked("k"); }),
                    "database");
@@ -231,7 +232,7 @@ TEST_F(forbidding_redis, credentials_that_are_wrong_or_missing) {
     EXPECT_TRUE(open({.password = "another"}).acquire(secret_key));
 }
 
-TEST_F(forbidding_redis, the_rights_that_messages_ask_for_suffice) {
+TEST_F(forbidding_redis, the_rights_named_in_messages_suffice) {
     const auto locks = open_as(
         {"~syncguard:*", "+eval", "+evalsha", "+time", "+get", "+set", "+del", "+incr", "+decr"});
     const auto id = take(locks, secret_key);
@@ -344,7 +345,7 @@ TEST_F(forbidding_redis, the_right_to_choose_a_database_is_named) {
                    "SELECT");
 }
 
-TEST_F(forbidding_redis, a_lock_that_may_not_be_read_or_removed_stays) {
+TEST_F(forbidding_redis, a_lock_that_may_not_be_read_or_removed_is_kept) {
     const auto id = take(open(), secret_key);
     for (const std::vector<std::string>& rights :
          {std::vector<std::string>{"~syncguard:*", "+@all", "-del", "-set"},
@@ -387,7 +388,7 @@ TEST_F(forbidding_redis, one_forbidden_key_fails_alone_in_its_batch) {
     }
 }
 
-TEST_F(forbidding_redis, extensions_without_pause_hold_up_no_operation_that_is_sent_alone) {
+TEST_F(forbidding_redis, continuous_extensions_do_not_delay_operations_sent_alone) {
     const auto locks =
         open_as({"~syncguard:ok*", "~syncguard:id:*", "~syncguard:fence:syncguard:ok*", "+@all"});
     std::vector<std::jthread> holders;

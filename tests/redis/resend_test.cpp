@@ -16,7 +16,7 @@ class resent_extensions_in_redis : public on_redis {
     void SetUp() override {
         command({"SCRIPT", "FLUSH"});
         command({"CONFIG", "RESETSTAT"});
-        // Answers are held back: the client has several calls under way.
+        // Answers are held back, so that the client has several calls under way.
         proxy_.stall(direction::to_client);
     }
 
@@ -50,7 +50,7 @@ TEST_F(resent_extensions_in_redis, keep_their_order) {
     EXPECT_EQ(ttl(), 60s);
 }
 
-TEST_F(resent_extensions_in_redis, keep_their_order_where_each_answer_comes_by_itself) {
+TEST_F(resent_extensions_in_redis, keep_their_order_if_each_answer_arrives_separately) {
     auto first = start_extend(5s);
     ASSERT_TRUE(refused_calls_become(1));
     auto second = start_extend(60s);
@@ -65,7 +65,7 @@ TEST_F(resent_extensions_in_redis, keep_their_order_where_each_answer_comes_by_i
     EXPECT_EQ(ttl(), 40s);
 }
 
-TEST_F(resent_extensions_in_redis, fail_where_a_later_one_of_the_same_lock_was_executed) {
+TEST_F(resent_extensions_in_redis, fail_if_a_later_one_of_the_same_lock_was_executed) {
     auto first = start_extend(5s);
     ASSERT_TRUE(refused_calls_become(1));
     command({"SCRIPT", "LOAD", std::string(redis::lock_script().text)});

@@ -1,4 +1,4 @@
-/// What the RESP reader allocates, and what becomes of it when it cannot.
+/// Allocations of the RESP reader, and its state after a failed one.
 #include "redis/resp/reader.hpp"
 #include "support/failing_allocation.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 using redis::resp::malformed;
 using redis::resp::reader;
 
-/// Gives `from` the bytes in pieces of `piece` bytes, and counts the messages.
+/// Gives `bytes` to `from` in pieces of `piece` bytes, and counts the messages.
 int messages_of(reader& from, std::string_view bytes, std::size_t piece) {
     int messages = 0;
     while (!bytes.empty()) {
@@ -48,7 +48,7 @@ TEST(resp_allocation, a_reader_that_has_seen_the_usual_messages_allocates_nothin
     }
 }
 
-TEST(resp_allocation, a_reader_that_was_out_of_memory_makes_no_messages_up) {
+TEST(resp_allocation, a_reader_that_was_out_of_memory_returns_no_false_messages) {
     std::string reply = "*40\r\n";
     for (int i = 0; i < 40; ++i)
         reply += "*1\r\n$200\r\n" + std::string(200, 'x') + "\r\n";
@@ -74,7 +74,7 @@ TEST(resp_allocation, a_reader_that_was_out_of_memory_makes_no_messages_up) {
         if (in_next) {
             EXPECT_THROW((void)from.next(), malformed) << nth;
         } else {
-            // Room that could not be had costs nothing: one may ask again.
+            // A failed reservation of room changes nothing, so that it can be repeated.
             EXPECT_NO_THROW(read_on()) << nth;
         }
         ASSERT_LT(nth, 100);

@@ -33,7 +33,7 @@ void feed(reader& from, std::string_view bytes) {
     from.commit(bytes.size());
 }
 
-/// What `from` has to say so far; "malformed" in the end if it refuses.
+/// The messages that `from` has so far; the last is "malformed" if it refuses the bytes.
 std::vector<std::string> drain(reader& from) {
     std::vector<std::string> messages;
     try {
@@ -45,7 +45,7 @@ std::vector<std::string> drain(reader& from) {
     return messages;
 }
 
-/// The messages in `bytes`, which arrive in pieces of the given sizes, the last one over and over.
+/// The messages in `bytes`, which arrive in pieces of the given sizes; the last size is repeated.
 std::vector<std::string> messages_in_pieces(std::string_view bytes,
                                             const std::vector<std::size_t>& pieces,
                                             const limits& caps = {}) {
@@ -124,7 +124,7 @@ const std::vector<example>& examples() {
     return all;
 }
 
-TEST(resp_reader, every_type_is_understood) {
+TEST(resp_reader, every_type_is_parsed) {
     for (const auto& [bytes, messages] : examples())
         EXPECT_EQ(messages_in(bytes), messages) << bytes;
 }
@@ -137,7 +137,7 @@ TEST(resp_reader, it_does_not_matter_where_the_bytes_are_split) {
     }
 }
 
-TEST(resp_reader, a_message_is_given_as_soon_as_its_last_byte_is_there_and_not_before) {
+TEST(resp_reader, a_message_is_returned_as_soon_as_its_last_byte_has_arrived_and_not_before) {
     for (const auto& [bytes, messages] : examples()) {
         reader from;
         feed(from, std::string_view(bytes).substr(0, bytes.size() - 1));
@@ -147,7 +147,7 @@ TEST(resp_reader, a_message_is_given_as_soon_as_its_last_byte_is_there_and_not_b
     }
 }
 
-TEST(resp_reader, pipelined_messages_come_one_by_one_and_in_order) {
+TEST(resp_reader, pipelined_messages_are_returned_one_by_one_and_in_order) {
     std::string bytes;
     std::vector<std::string> messages;
     for (const auto& each : examples()) {
@@ -159,14 +159,14 @@ TEST(resp_reader, pipelined_messages_come_one_by_one_and_in_order) {
     EXPECT_EQ(messages_in_pieces(bytes, {5, 1, 17, 3}), messages);
 }
 
-TEST(resp_reader, a_reader_without_bytes_has_nothing_to_say) {
+TEST(resp_reader, a_reader_without_bytes_has_no_messages) {
     reader from;
     EXPECT_FALSE(from.next());
     feed(from, "");
     EXPECT_FALSE(from.next());
 }
 
-TEST(resp_reader, messages_are_views_of_what_was_received) {
+TEST(resp_reader, messages_are_views_of_the_received_bytes) {
     reader from;
     feed(from, "*2\r\n$5\r\nfirst\r\n:2\r\n+next\r\n");
     const auto message = from.next();
@@ -177,7 +177,7 @@ TEST(resp_reader, messages_are_views_of_what_was_received) {
     EXPECT_EQ(second->text(), "next");
 }
 
-TEST(resp_value, what_a_value_does_not_have_is_empty) {
+TEST(resp_value, parts_that_a_value_does_not_have_are_empty) {
     reader from;
     feed(from, "+text\r\n:1\r\n_\r\n*1\r\n:5\r\n");
     const auto text = *from.next();
@@ -290,7 +290,7 @@ TEST(resp_reader, lengths_that_are_not_plain_decimal_numbers_are_refused) {
                     "|9223372036854775807\r\n"});
 }
 
-TEST(resp_reader, strings_that_are_longer_or_shorter_than_they_say_are_refused) {
+TEST(resp_reader, strings_longer_or_shorter_than_their_announced_length_are_refused) {
     expect_refused({"$1\r\nab\r\n", "$2\r\na\r\n\r\n", "$1\r\na\n\r", "$0\r\n\n\r", "!1\r\nab\r\n",
                     "=5\r\ntxt:ab\r\n"});
 }
@@ -299,7 +299,7 @@ TEST(resp_reader, verbatim_strings_without_a_format_are_refused) {
     expect_refused({"=0\r\n\r\n", "=3\r\ntxt\r\n", "=5\r\nplain\r\n"});
 }
 
-TEST(resp_reader, numbers_that_are_not_or_do_not_fit_are_refused) {
+TEST(resp_reader, malformed_and_overflowing_numbers_are_refused) {
     expect_refused({":\r\n",
                     ":+\r\n",
                     ":-\r\n",
@@ -347,7 +347,7 @@ TEST(resp_reader, a_push_inside_another_value_is_refused) {
                     "*1\r\n|0\r\n>0\r\n"});
 }
 
-TEST(resp_reader, what_is_refused_on_its_own_is_refused_inside_others) {
+TEST(resp_reader, a_value_refused_on_its_own_is_refused_inside_others) {
     expect_refused({"*2\r\n:1\r\nx", "*1\r\n%1\r\n+a\r\n$-2\r\n", "|1\r\n+a\r\n:x\r\n:1\r\n"});
 }
 
@@ -366,7 +366,7 @@ TEST(resp_reader, after_a_refusal_there_are_no_more_messages) {
     }
 }
 
-TEST(resp_reader, refusals_repeat_nothing_of_what_was_received) {
+TEST(resp_reader, refusals_repeat_no_received_bytes) {
     for (const auto* bytes :
          {":secret\r\n", "$secret\r\n", "*secret\r\n", ",secret\r\n", "(secret\r\n", "#secret\r\n",
           "_secret\r\n", "secret", "=6\r\nsecret\r\n", "$3\r\nsecret\r\n", "+secret\nsecret\r\n"}) {
@@ -390,7 +390,7 @@ bool refused(std::string_view bytes, const limits& caps) {
     return at_once;
 }
 
-TEST(resp_limits, strings_may_have_their_limit_and_no_more) {
+TEST(resp_limits, strings_may_reach_their_limit_and_not_exceed_it) {
     const limits caps = {.bulk_bytes = 5};
     EXPECT_EQ(message_in("$5\r\nhello\r\n", caps), "bulk5\"hello\"");
     EXPECT_TRUE(refused("$6\r\n", caps));
@@ -400,7 +400,7 @@ TEST(resp_limits, strings_may_have_their_limit_and_no_more) {
     EXPECT_TRUE(refused("=6\r\n", caps));
 }
 
-TEST(resp_limits, lines_may_have_their_limit_and_no_more) {
+TEST(resp_limits, lines_may_reach_their_limit_and_not_exceed_it) {
     const limits caps = {.line_bytes = 3};
     for (const auto* line :
          {"+abc\r\n", "-abc\r\n", ":123\r\n", ",1.5\r\n", "(123\r\n", "$000\r\n\r\n", "*000\r\n"}) {
@@ -412,14 +412,14 @@ TEST(resp_limits, lines_may_have_their_limit_and_no_more) {
     EXPECT_TRUE(refused("+abcd\r\n", caps));
 }
 
-TEST(resp_limits, messages_may_have_their_limit_and_no_more) {
+TEST(resp_limits, messages_may_reach_their_limit_and_not_exceed_it) {
     const std::vector<std::string> messages = {
         "+OK\r\n", "$5\r\nhello\r\n", "*2\r\n$1\r\na\r\n:17\r\n", "%1\r\n+a\r\n_\r\n",
         "*0\r\n",  "$-1\r\n",         "|1\r\n:1\r\n:2\r\n:3\r\n"};
     for (const auto& message : messages) {
         EXPECT_FALSE(refused(message, {.message_bytes = message.size()})) << message;
         EXPECT_TRUE(refused(message, {.message_bytes = message.size() - 1})) << message;
-        // The limit is of each, not of all.
+        // The limit is for each message, not for all together.
         EXPECT_EQ(messages_in(message + message, {.message_bytes = message.size()}).size(), 2U);
     }
 }
@@ -429,7 +429,7 @@ TEST(resp_limits, a_string_that_would_exceed_its_message_is_refused_by_its_heade
     EXPECT_TRUE(refused("*2\r\n:1\r\n$3\r\n", {.message_bytes = 16}));
 }
 
-TEST(resp_limits, messages_may_have_so_many_values_and_no_more) {
+TEST(resp_limits, the_number_of_values_may_reach_its_limit_and_not_exceed_it) {
     struct {
         std::string bytes;
         std::size_t values;
@@ -459,7 +459,7 @@ TEST(resp_limits, too_many_values_are_refused_by_their_header) {
         EXPECT_TRUE(refused(header, {})) << header;
 }
 
-TEST(resp_limits, aggregates_may_be_so_deep_and_no_deeper) {
+TEST(resp_limits, the_depth_of_aggregates_may_reach_its_limit_and_not_exceed_it) {
     for (const auto* opening : {"*1\r\n", "~1\r\n", "|1\r\n:1\r\n"}) {
         std::string deep;
         for (int level = 0; level < 8; ++level)
@@ -483,7 +483,7 @@ TEST(resp_limits, the_largest_limits_limit_nothing) {
     EXPECT_FALSE(refused("$9223372036854775807\r\nx", caps));
 }
 
-TEST(resp_memory, what_is_only_announced_takes_no_memory) {
+TEST(resp_memory, announced_bytes_take_no_memory_before_they_arrive) {
     for (const auto* header : {"*65535\r\n", "%32767\r\n", "$1048576\r\n", "=1048576\r\n"}) {
         reader from;
         feed(from, header);
@@ -492,11 +492,11 @@ TEST(resp_memory, what_is_only_announced_takes_no_memory) {
     }
 }
 
-TEST(resp_memory, it_does_not_grow_with_the_number_of_messages) {
+TEST(resp_memory, does_not_grow_with_the_number_of_messages) {
     reader from;
     const std::string message = "*3\r\n$3\r\nkey\r\n:1700000000000\r\n$2\r\nid\r\n";
     for (int round = 0; round < 10'000; ++round) {
-        // Pieces that seldom end with a message: there is always something left.
+        // Pieces that rarely end with a message, so that unread bytes are always left.
         feed(from, message + message.substr(0, 10));
         while (from.next()) {
         }
@@ -507,7 +507,7 @@ TEST(resp_memory, it_does_not_grow_with_the_number_of_messages) {
     EXPECT_LE(from.memory(), 16'384U);
 }
 
-TEST(resp_memory, what_a_huge_message_took_is_given_back) {
+TEST(resp_memory, memory_of_a_huge_message_is_freed) {
     const std::string text(1'000'000, 'x');
     std::string strings;
     redis::resp::append_command_header(strings, 10);
@@ -526,7 +526,7 @@ TEST(resp_memory, what_a_huge_message_took_is_given_back) {
             EXPECT_EQ(message.has_value(), rest.size() <= 4096);
         }
         EXPECT_GT(from.memory(), 1'000'000U);
-        // The last piece belongs to a message that is on its way, as in a busy connection.
+        // The last piece belongs to an incomplete message, as on a busy connection.
         for (int round = 0; round < 2; ++round) {
             feed(from, "+OK\r\n+O");
             EXPECT_EQ(drain(from), std::vector{"simple2\"OK\""s});
@@ -555,7 +555,7 @@ TEST(resp_memory, a_reader_that_falls_behind_loses_nothing) {
     EXPECT_EQ(read, written);
 }
 
-TEST(resp_memory, more_room_than_there_can_be_is_refused_and_changes_nothing) {
+TEST(resp_memory, excessive_room_is_refused_and_changes_nothing) {
     reader from;
     feed(from, ":1\r");
     EXPECT_THROW((void)from.prepare(std::numeric_limits<std::size_t>::max()), std::length_error);
@@ -583,7 +583,7 @@ TEST(resp_writer, the_longest_numbers_fit) {
         "*18446744073709551615\r\n$20\r\n-9223372036854775808\r\n$19\r\n9223372036854775807\r\n");
 }
 
-/// Makes random values, both as they are sent and as they are to be understood.
+/// Makes random values, in their encoded form and as they must be parsed.
 class random_values {
   public:
     explicit random_values(std::uint64_t seed) : random_(seed) {}
@@ -592,7 +592,7 @@ class random_values {
         return std::uniform_int_distribution<std::size_t>(0, bound - 1)(random_);
     }
 
-    /// A value on its own, which may be a push.
+    /// A top-level value, which may be a push.
     example message() { return below(8) == 0 ? aggregate('>', "push", 1, 0) : any(0); }
 
   private:
@@ -686,7 +686,7 @@ std::uint64_t test_seed() {
     return std::random_device()();
 }
 
-TEST(resp_reader, random_messages_in_random_pieces_are_understood) {
+TEST(resp_reader, random_messages_in_random_pieces_are_parsed) {
     const auto seed = test_seed();
     SCOPED_TRACE("SYNCGUARD_TEST_SEED=" + std::to_string(seed));
     random_values random(seed);

@@ -1,4 +1,4 @@
-/// A Redis server that goes away under load and comes back: exclusion, fences, and nobody stuck.
+/// A Redis server that stops under load and restarts: mutual exclusion, fences, no hanging callers.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 
 const redis_server_options durable{.arguments = {"--appendonly", "yes", "--appendfsync", "always"}};
 
-/// Threads that take a lock again and again, each in its own way, and watch each other.
+/// Threads that acquire locks in a loop, blocking or asynchronously, and check mutual exclusion.
 class load {
   public:
     load(const any_backend& locks, int threads, milliseconds ttl) : ttl_(ttl) {
@@ -35,7 +35,7 @@ class load {
     [[nodiscard]] long grants() const { return grants_; }
     [[nodiscard]] long failures() const { return failures_; }
 
-    /// Waits for as many grants more.
+    /// Waits for this many more grants.
     [[nodiscard]] bool goes_on(long more) const {
         const long wanted = grants_ + more;
         return eventually([&] { return grants_ >= wanted; });
@@ -77,7 +77,7 @@ class load {
     void use(const std::string& key, const any_lease& lease) {
         auto& watched = key == "shared:0" ? first_ : second_;
         ++grants_;
-        // Held for a moment, and never after the lease's own end.
+        // The lock is held briefly, and never after the deadline of the lease.
         if (lease.remaining() < ttl_ / 2) return;
         EXPECT_EQ(++watched.holders, 1) << key;
         {
@@ -106,7 +106,7 @@ class redis_restart : public testing::Test {
     redis_server server_{durable};
 };
 
-TEST_F(redis_restart, under_load_fences_go_on_and_nobody_shares_a_lock) {
+TEST_F(redis_restart, under_load_fences_continue_and_no_lock_has_two_holders) {
     const auto locks = open();
     load many(locks, 12, 2s);
     for (int round = 0; round < 3; ++round) {
@@ -121,7 +121,7 @@ TEST_F(redis_restart, under_load_fences_go_on_and_nobody_shares_a_lock) {
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
 }
 
-TEST_F(redis_restart, connections_that_are_killed_again_and_again_cost_nobody_the_lock) {
+TEST_F(redis_restart, repeatedly_killed_connections_cause_no_loss) {
     const auto locks = open();
     load many(locks, 8, 1s);
     for (int round = 0; round < 100; ++round) {
@@ -135,7 +135,7 @@ TEST_F(redis_restart, connections_that_are_killed_again_and_again_cost_nobody_th
     EXPECT_TRUE(eventually([&] { return locks_in(server_) == 0; }, cleanup_time));
 }
 
-TEST_F(redis_restart, a_server_that_forgets_its_scripts_is_told_them_again) {
+TEST_F(redis_restart, scripts_that_the_server_has_forgotten_are_sent_again) {
     const auto locks = open();
     load many(locks, 8, 5s);
     for (int round = 0; round < 300; ++round)
@@ -146,7 +146,7 @@ TEST_F(redis_restart, a_server_that_forgets_its_scripts_is_told_them_again) {
     EXPECT_EQ(locks_in(server_), 0U);
 }
 
-TEST_F(redis_restart, a_lock_that_is_held_is_still_held_afterwards) {
+TEST_F(redis_restart, a_held_lock_is_still_held_after_the_restart) {
     const auto locks = open();
     auto lease = locks.acquire("k", {.ttl = 60s});
     ASSERT_TRUE(lease);

@@ -1,4 +1,4 @@
-/// How operations are put together into one call of the script.
+/// How operations are combined into one call of the script.
 #include "redis/script_call.hpp"
 
 #include "redis/lock_protocol.hpp"
@@ -24,7 +24,7 @@ const lock_id id = lock_id::parse("AAAAAAAAAAAAAAAAAAAAAA");
 const std::string index_key = "app:id:AAAAAAAAAAAAAAAAAAAAAA";
 const std::string sha1(redis::lock_script().sha1);
 
-/// The words of a call that performs these, sorted as the client sorts them.
+/// The words of a call that performs these operations, sorted as the client sorts them.
 words call_of(const std::vector<request>& operations, bool script_is_known = true) {
     const redis::key_space keys("app");
     std::vector<redis::script_args> inputs;
@@ -70,7 +70,7 @@ TEST(calls_of_the_lock_script, one_operation_is_a_group_of_its_own) {
               (words{"EVALSHA", sha1, "1", index_key, "lookup_id", "", "1"}));
 }
 
-TEST(calls_of_the_lock_script, a_key_goes_along_where_its_name_or_json_is_another) {
+TEST(calls_of_the_lock_script, a_key_is_passed_if_its_name_or_json_differs) {
     EXPECT_EQ(call_of({acquisition("a\"b", 5s)}),
               (words{"EVALSHA", sha1, "3", "app:a\"b", index_key, "app:fence:app:a\"b", "acquire",
                      "5000", "1", R"(a\"b)"}));
@@ -80,7 +80,7 @@ TEST(calls_of_the_lock_script, a_key_goes_along_where_its_name_or_json_is_anothe
     EXPECT_EQ(call_of({acquisition(longest, 5s)}).at(6), "acquire_plain");
 }
 
-TEST(calls_of_the_lock_script, acquisitions_come_last_and_by_kind_and_all_else_as_it_was) {
+TEST(calls_of_the_lock_script, acquisitions_come_last_by_kind_and_others_keep_their_order) {
     const auto call = call_of({acquisition("a", 5s), release_request{.id = id, .key = "b"},
                                acquisition("c", 7s), acquisition("d", 5s), is_locked_request{"e"},
                                release_request{.id = id, .key = "f"}});
@@ -96,7 +96,7 @@ TEST(calls_of_the_lock_script, acquisitions_come_last_and_by_kind_and_all_else_a
     EXPECT_EQ(call, expected);
 }
 
-TEST(calls_of_the_lock_script, the_script_goes_along_where_it_may_not_be_known) {
+TEST(calls_of_the_lock_script, the_script_is_passed_if_the_server_may_not_know_it) {
     const auto call = call_of({release_request{id}}, false);
     EXPECT_EQ(call.at(0), "EVAL");
     EXPECT_EQ(call.at(1), redis::lock_script().text);

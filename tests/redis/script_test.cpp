@@ -1,4 +1,4 @@
-/// Which keys the script touches, and how.
+/// Which keys the script accesses, and by which commands.
 #include "redis/monitor.hpp"
 #include "redis/on_redis.hpp"
 #include "redis/scripts.hpp"
@@ -17,11 +17,11 @@ namespace {
 class lock_script_in_redis : public on_redis {
   protected:
     void SetUp() override {
-        // The connection is made, and the script known, before anybody looks.
+        // Makes the connection and loads the script before a test begins.
         (void)locks_.is_locked("k");
     }
 
-    /// Lets calls gather while the server is silent, so that many go together.
+    /// Collects calls while the server is paused, so that many are sent together.
     template <class Call>
     void together(int count, Call call) {
         server_.pause();
@@ -51,12 +51,12 @@ std::set<std::string> declared_by(const monitored_command& call) {
 }
 
 struct summary {
-    std::size_t largest_call = 0;  ///< In keys.
+    std::size_t largest_call = 0;  ///< The number of its keys.
     std::set<std::string> commands_on_fences{};
     std::set<std::string> commands{};
 };
 
-/// Checks what holds for everything that is ever executed.
+/// Checks the rules that hold for all executed commands.
 summary checked(const std::vector<monitored_command>& executed) {
     summary seen;
     std::set<std::string> declared;
@@ -91,7 +91,7 @@ TEST_F(lock_script_in_redis, acquiring_counts_a_fence_that_it_declares) {
     EXPECT_TRUE(contended.commands_on_fences.empty());
 }
 
-TEST_F(lock_script_in_redis, nothing_else_touches_a_fence) {
+TEST_F(lock_script_in_redis, no_other_operation_accesses_a_fence) {
     const auto id = take(locks_, "k");
     monitor watch(server_);
     const auto commands_of = [&](const auto& operation) {
@@ -174,7 +174,7 @@ TEST_F(lock_script_in_redis, operations_of_one_call_see_each_others_effects_in_t
     EXPECT_EQ(command({"GET", "syncguard:fence:syncguard:contended"}).text, "1");
 }
 
-/// Calls the script by hand, and knows the names of what is stored.
+/// Calls the script directly, and names its keys.
 class call_of_the_lock_script : public lock_script_in_redis {
   protected:
     using words = std::vector<std::string>;
@@ -183,7 +183,7 @@ class call_of_the_lock_script : public lock_script_in_redis {
     static std::string index(char letter) { return "syncguard:id:" + std::string(22, letter); }
     static std::string fence(const std::string& key) { return "syncguard:fence:syncguard:" + key; }
 
-    /// What the script says of each operation: a number, or the first word of an error.
+    /// The script's reply to each operation: a number, or the first word of an error.
     words call(const words& keys, const words& arguments) {
         words command_words{"EVAL", std::string(redis::lock_script().text),
                             std::to_string(keys.size())};
@@ -218,7 +218,7 @@ class call_of_the_lock_script : public lock_script_in_redis {
     }
 };
 
-TEST_F(call_of_the_lock_script, operations_fail_each_for_itself) {
+TEST_F(call_of_the_lock_script, operations_fail_individually) {
     command({"RPUSH", lock("list"), "x"});
     command({"SET", fence("end"), "900000000000000"});
     command({"SET", lock("foreign"), "x"});
@@ -240,7 +240,7 @@ TEST_F(call_of_the_lock_script, operations_fail_each_for_itself) {
     EXPECT_EQ(command({"GET", index('C')}).text, lock("held"));
 }
 
-TEST_F(call_of_the_lock_script, acquisitions_of_free_keys_ask_once_whether_they_are) {
+TEST_F(call_of_the_lock_script, acquisitions_of_free_keys_check_them_with_one_command) {
     monitor watch(server_);
     EXPECT_EQ(acquire({"a", "b", "c"}, "ABC"), (words{"1", "1", "1"}));
     const auto seen = checked(watch.executed());
@@ -248,7 +248,7 @@ TEST_F(call_of_the_lock_script, acquisitions_of_free_keys_ask_once_whether_they_
     EXPECT_EQ(command({"GET", index('B')}).text, lock("b"));
 }
 
-TEST_F(call_of_the_lock_script, of_acquisitions_of_a_free_key_the_first_one_gets_it) {
+TEST_F(call_of_the_lock_script, the_first_of_several_acquisitions_of_a_free_key_gets_it) {
     auto replies = acquire({"a", "b", "a", "c", "a"}, "ABCDE");
     ASSERT_EQ(replies.size(), 5U);
     for (const std::size_t loser : {2U, 4U})
@@ -260,7 +260,7 @@ TEST_F(call_of_the_lock_script, of_acquisitions_of_a_free_key_the_first_one_gets
     EXPECT_NE(command({"GET", lock("a")}).text.find(std::string(22, 'A')), std::string::npos);
 }
 
-TEST_F(call_of_the_lock_script, who_comes_second_for_the_last_fence_finds_the_key_locked) {
+TEST_F(call_of_the_lock_script, the_second_acquisition_at_the_last_fence_finds_the_key_locked) {
     command({"SET", fence("a"), "899999999999999"});
     auto replies = acquire({"a", "a"}, "AB");
     ASSERT_EQ(replies.size(), 2U);
@@ -285,7 +285,7 @@ TEST_F(call_of_the_lock_script, releases_of_own_locks_are_made_by_one_command) {
     EXPECT_EQ(contents().size(), 3U) << "only the counters are left";
 }
 
-TEST_F(call_of_the_lock_script, of_releases_of_one_lock_the_first_one_releases_it) {
+TEST_F(call_of_the_lock_script, the_first_of_several_releases_of_one_lock_releases_it) {
     acquire({"a", "b"}, "AB");
     EXPECT_EQ(release({"a", "b", "a"}, "ABA"), (words{"1", "1", "-1"}));
     EXPECT_EQ(contents().size(), 2U) << "only the counters are left";
@@ -299,7 +299,7 @@ TEST_F(call_of_the_lock_script, a_release_among_others_needs_no_index) {
 }
 
 TEST_F(call_of_the_lock_script,
-       a_release_that_finds_anothers_lock_leaves_it_and_lets_the_others_be) {
+       a_release_that_finds_anothers_lock_changes_neither_it_nor_the_other_releases) {
     acquire({"a", "b", "c"}, "ABC");
     command({"RPUSH", lock("list"), "x"});
     EXPECT_EQ(release({"a", "b", "list", "c", "gone"}, "AXLCG"),
@@ -322,12 +322,13 @@ TEST_F(call_of_the_lock_script, locks_of_other_writers_are_released_together_wit
     EXPECT_EQ(command({"EXISTS", lock("a"), lock("peer"), index('A'), index('P')}).integer, 0);
 }
 
-/// Each way to a lock that its id names, and each size of a group.
+/// Every operation that finds a lock by its id, alone and in a group.
 class way_to_a_lock_of_the_script
     : public call_of_the_lock_script,
       public testing::WithParamInterface<std::tuple<std::string, std::size_t, bool>> {
   protected:
-    /// Locks that ended so long ago, in keys that stay, in the layout of this library or another.
+    /// Stores locks that expired this long ago, in keys without expiry, in the layout of this
+    /// library or another.
     void store_locks_that_ended(milliseconds ago) {
         command({"FLUSHALL"});
         for (const char letter : letters())
@@ -387,7 +388,7 @@ TEST_P(way_to_a_lock_of_the_script, an_expired_lock_fails_alone) {
     EXPECT_EQ(perform(), expected);
 }
 
-TEST_P(way_to_a_lock_of_the_script, a_lock_of_another_id_is_not_touched) {
+TEST_P(way_to_a_lock_of_the_script, a_lock_with_another_id_is_not_changed) {
     store_locks_that_ended(-30s);
     store_lock('A', 'Z', -30s);
     const auto before = contents().at(lock("A"));
@@ -431,7 +432,7 @@ TEST_F(call_of_the_lock_script, a_key_is_taken_over_only_after_the_tolerance) {
     EXPECT_EQ(acquire({"a", "b"}, "AB"), (words{"2", "2"}));
 }
 
-TEST_F(lock_script_in_redis, it_is_sent_once_and_again_when_the_server_has_forgotten_it) {
+TEST_F(lock_script_in_redis, is_sent_once_and_again_when_the_server_has_forgotten_it) {
     monitor watch(server_);
     const auto evals = [&] {
         int count = 0;
@@ -451,7 +452,7 @@ TEST_F(lock_script_in_redis, it_is_sent_once_and_again_when_the_server_has_forgo
     EXPECT_EQ(evals(), 0);
 }
 
-TEST_F(lock_script_in_redis, a_forgotten_script_disturbs_none_of_many_calls) {
+TEST_F(lock_script_in_redis, a_forgotten_script_fails_none_of_many_calls) {
     command({"SCRIPT", "FLUSH"});
     together(100, [&](int i) {
         const auto key = "k" + std::to_string(i);

@@ -1,4 +1,4 @@
-/// What the error replies of a Redis server mean.
+/// The meaning of a Redis server's error replies.
 #include "redis/server_error.hpp"
 
 #include <gtest/gtest.h>
@@ -61,15 +61,14 @@ const std::vector<meaning> meanings{
     {"ERR wrong number of arguments", error_code::internal, false},
     {"ERR unknown command 'EVALSHA'", error_code::internal, false},
     {"SOMETHING new", error_code::internal, false},
-    // Words that only begin like a known one.
+    // Words that only begin like a known word.
     {"BUSYKEY Target key name already exists.", error_code::internal, false},
     {"BUSYGROUP Consumer Group name already exists", error_code::internal, false},
     {"ASKED", error_code::internal, false},
     {"oom", error_code::internal, false},
 };
 
-/// Errors inside the script as servers before 7.0 send them, and the same errors as 7.0 and later
-/// send them.
+/// Errors inside the script, in the form of servers before 7.0 and in that of 7.0 and later.
 struct place_of_error {
     std::string version;
     std::string before;
@@ -114,8 +113,8 @@ TEST(errors_of_a_redis_server, mean_the_same_inside_the_script_on_every_version)
     }
 }
 
-/// Errors without the first word that they have since 7.0.
-TEST(errors_of_a_redis_server, permissions_that_a_script_lacks_are_named_on_every_version) {
+/// Errors without the first word, which they have since 7.0.
+TEST(errors_of_a_redis_server, missing_permissions_of_a_script_are_named_on_every_version) {
     for (const std::string error :
          {"The user executing the script can't run this command or subcommand",
           "The user executing the script can't access at least one of the keys mentioned in the "
@@ -130,7 +129,7 @@ TEST(errors_of_a_redis_server, permissions_that_a_script_lacks_are_named_on_ever
     }
 }
 
-TEST(errors_of_a_redis_server, places_that_lead_to_no_known_error_are_internal) {
+TEST(errors_of_a_redis_server, at_places_without_a_known_error_are_internal) {
     for (const std::string reply :
          {"@user_script: 227: -", "@user_script:", "@user_script: 227", "@user_script: 227: ",
           "ERR Error running script (call to f_", "@user_script: 227: attempt to index a nil value",
@@ -141,14 +140,14 @@ TEST(errors_of_a_redis_server, places_that_lead_to_no_known_error_are_internal) 
     }
 }
 
-TEST(errors_of_a_redis_server, mean_what_the_specification_says) {
+TEST(errors_of_a_redis_server, have_the_meaning_of_the_specification) {
     for (const auto& [reply, code, refusal] : meanings) {
         EXPECT_EQ(to_string(code_of(reply)), to_string(code)) << reply;
         EXPECT_EQ(to_string(to_lock_error(reply, "Redis").code()), to_string(code)) << reply;
     }
 }
 
-TEST(errors_of_a_redis_server, say_whether_anything_can_have_been_done) {
+TEST(errors_of_a_redis_server, show_whether_an_operation_may_have_been_executed) {
     for (const auto& [reply, code, refusal] : meanings)
         EXPECT_EQ(had_no_effect(reply), refusal) << reply;
 }
@@ -160,7 +159,7 @@ TEST(errors_of_a_redis_server, may_be_about_one_key_of_many) {
         EXPECT_FALSE(may_be_one_operation(std::string(word) + " and more")) << word;
 }
 
-TEST(errors_of_a_redis_server, say_whether_another_server_may_have_taken_over) {
+TEST(errors_of_a_redis_server, show_whether_another_server_may_have_taken_over) {
     for (const char* word : {"READONLY", "MASTERDOWN", "LOADING", "NOREPLICAS", "CLUSTERDOWN"}) {
         EXPECT_TRUE(may_have_failed_over(std::string(word) + " and more")) << word;
         EXPECT_TRUE(may_have_failed_over("@user_script: 1: -" + std::string(word) + " and more"));
@@ -169,7 +168,7 @@ TEST(errors_of_a_redis_server, say_whether_another_server_may_have_taken_over) {
         EXPECT_FALSE(may_have_failed_over(std::string(word) + " and more")) << word;
 }
 
-TEST(errors_of_a_redis_server, are_told_with_the_server_and_with_advice) {
+TEST(errors_of_a_redis_server, are_reported_with_the_server_and_with_advice) {
     const std::string message = to_lock_error("READONLY You can't write", "Redis at h:1").what();
     EXPECT_EQ(message.find("Redis at h:1 answered READONLY You can't write: "), 0U) << message;
     EXPECT_NE(message.find("primary"), std::string::npos) << message;
@@ -180,8 +179,8 @@ TEST(errors_of_a_redis_server, answers_to_credentials_are_not_repeated) {
     EXPECT_EQ(message, "Redis answered ERR");
 }
 
-/// A server that does not have a command repeats what it was called with: keys and lock ids.
-TEST(errors_of_a_redis_server, what_a_command_was_called_with_is_not_repeated) {
+/// A server that does not support a command repeats its arguments: keys and lock ids.
+TEST(errors_of_a_redis_server, the_arguments_of_a_command_are_not_repeated) {
     for (const std::string reply :
          {"ERR unknown command 'EVALSHA', with args beginning with: 'f0' '1' 'secret:key' ",
           "ERR unknown command `EVALSHA`, with args beginning with: `f0`, `1`, `secret:key`, "}) {

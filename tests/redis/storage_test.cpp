@@ -1,4 +1,4 @@
-/// What is stored, byte for byte; see docs/storage.md.
+/// The stored data, byte for byte; see docs/storage.md.
 #include "redis/on_redis.hpp"
 #include "support/expect_error.hpp"
 
@@ -16,7 +16,7 @@ using namespace std::string_literals;
 
 class stored_in_redis : public on_redis {
   protected:
-    /// All that one acquisition of `key` leaves, given where the three parts are.
+    /// Expects exactly the data of one acquisition of `key`, given the names of its three keys.
     void expect_layout(const redis::options& store, const std::string& key,
                        const std::string& json_key, const std::string& lock_key,
                        const std::string& index_prefix, const std::string& fence_key) {
@@ -82,7 +82,7 @@ TEST_F(stored_in_redis, keys_are_stored_in_their_normal_form) {
     EXPECT_EQ(get_by_key_raw(locks, "caf\u00e9")->key, "caf\u00e9");
 }
 
-TEST_F(stored_in_redis, where_a_key_is_too_long_the_index_holds_its_hashed_form) {
+TEST_F(stored_in_redis, if_a_key_is_too_long_the_index_has_its_hashed_form) {
     constexpr storage_key_budget budget{.limit_bytes = 1000, .reserve_bytes = 26};
     const std::string prefix(600, 'p');
     const std::string key(512, 'k');
@@ -93,7 +93,7 @@ TEST_F(stored_in_redis, where_a_key_is_too_long_the_index_holds_its_hashed_form)
     expect_layout({.prefix = prefix}, key, '"' + key + '"', lock_key, prefix + ":id:", fence_key);
 }
 
-TEST_F(stored_in_redis, a_fence_key_may_be_hashed_where_the_lock_key_is_not) {
+TEST_F(stored_in_redis, a_fence_key_may_be_hashed_although_the_lock_key_is_not) {
     const std::string prefix(400, 'p');
     const std::string key(512, 'k');
     const auto fence_key = make_fence_key(prefix, prefix + ":" + key, {1000, 26});
@@ -102,7 +102,7 @@ TEST_F(stored_in_redis, a_fence_key_may_be_hashed_where_the_lock_key_is_not) {
                   prefix + ":id:", fence_key);
 }
 
-TEST_F(stored_in_redis, the_longest_prefix_that_is_taken_works) {
+TEST_F(stored_in_redis, the_longest_accepted_prefix_works) {
     const std::string prefix(948, 'p');
     const auto lock_key = make_storage_key(prefix, std::string(30, 'k'), {1000, 26});
     expect_layout({.prefix = prefix}, std::string(30, 'k'), '"' + std::string(30, 'k') + '"',
@@ -143,7 +143,7 @@ TEST_F(stored_in_redis, only_the_counter_outlives_the_lock) {
     EXPECT_EQ(contents(), expected);
 }
 
-TEST_F(stored_in_redis, a_second_grant_counts_on) {
+TEST_F(stored_in_redis, a_second_grant_increments_the_counter) {
     const auto locks = open();
     ASSERT_TRUE(locks.release(take(locks, "k")).ok);
     const auto now = server_.now();
@@ -161,7 +161,7 @@ TEST_F(stored_in_redis, an_attempt_on_a_held_key_changes_nothing) {
     EXPECT_EQ(contents(), before);
 }
 
-TEST_F(stored_in_redis, locks_are_in_the_database_that_was_named) {
+TEST_F(stored_in_redis, locks_are_in_the_configured_database) {
     (void)take(open({.database = 3}), "k");
     EXPECT_TRUE(contents().empty());
     EXPECT_NE(command({"INFO", "keyspace"}).text.find("db3:keys=3"), std::string::npos);
@@ -192,7 +192,7 @@ TEST_F(fence_counter_in_redis, fences_have_fifteen_digits_from_the_first_to_the_
     EXPECT_EQ(fence_after("899999999999999"), "900000000000000");
 }
 
-TEST_F(fence_counter_in_redis, beyond_the_last_nothing_is_written) {
+TEST_F(fence_counter_in_redis, after_the_last_fence_nothing_is_written) {
     const auto locks = open();
     for (const char* counter : {"900000000000000", "900000000000001", "9007199254740991",
                                 "9007199254740993", "9223372036854775807"}) {
@@ -205,7 +205,7 @@ TEST_F(fence_counter_in_redis, beyond_the_last_nothing_is_written) {
     }
 }
 
-TEST_F(fence_counter_in_redis, a_held_key_is_locked_also_when_its_fences_have_ended) {
+TEST_F(fence_counter_in_redis, a_held_key_is_locked_even_if_its_fences_are_used_up) {
     const auto locks = open();
     command({"SET", counter_key, "899999999999999"});
     const auto id = take(locks, "k");

@@ -12,7 +12,7 @@ const std::string fence_key = "syncguard:fence:syncguard:k";
 
 class takeover_in_redis : public on_redis {
   protected:
-    /// Stores a lock that ended a minute ago, in the place of the key "k". `fence` is JSON.
+    /// Stores an expired lock, which ended a minute ago, under the key "k". `fence` is JSON.
     void store_expired(const std::string& json_key, const std::string& fence) const {
         command({"SET", "syncguard:k",
                  R"({"lockId":")" + some_id + R"(","expiresAtMs":)" + digits(server_.now() - 60s) +
@@ -56,7 +56,7 @@ TEST_F(takeover_in_redis, the_last_fence_follows_the_one_before_it) {
     EXPECT_EQ(locks_.acquire("k")->fence().str(), "900000000000000");
 }
 
-TEST_F(takeover_in_redis, a_foreign_value_in_the_place_of_the_counter_is_left_alone) {
+TEST_F(takeover_in_redis, a_foreign_value_in_the_place_of_the_counter_is_not_changed) {
     for (const char* value : {"text", "-5", "007", " 7", "1e3", "1.5"}) {
         SCOPED_TRACE(value);
         store_expired(R"("k")", R"("000000000000077")");
@@ -67,7 +67,7 @@ TEST_F(takeover_in_redis, a_foreign_value_in_the_place_of_the_counter_is_left_al
     }
 }
 
-TEST_F(takeover_in_redis, an_expired_lock_without_a_fence_leaves_it_to_the_counter) {
+TEST_F(takeover_in_redis, after_an_expired_lock_without_a_fence_the_counter_decides) {
     for (const char* fence : {"null", "{}", R"("")", R"("text")", R"("-7")", R"("0x10")"}) {
         SCOPED_TRACE(fence);
         store_expired(R"("k")", fence);

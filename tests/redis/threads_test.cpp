@@ -1,4 +1,4 @@
-/// Many threads on one Redis backend: two hundred at work, and a storm of impatient ones.
+/// Many threads on one Redis backend: two hundred callers, and many callers with short timeouts.
 #include "redis/redis_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/test_seed.hpp"
@@ -50,7 +50,7 @@ TEST_F(redis_threads, two_hundred_on_their_own_keys_get_their_own_answers) {
     EXPECT_EQ(clients_of(server_), 1U);
 }
 
-TEST_F(redis_threads, two_hundred_on_few_keys_exclude_each_other_and_starve_no_renewal) {
+TEST_F(redis_threads, two_hundred_on_few_keys_exclude_each_other_and_do_not_delay_renewals) {
     auto renewed = locks_.acquire("renewed", {.ttl = 30s});
     ASSERT_TRUE(renewed);
     std::array<std::atomic<int>, 4> holders{};
@@ -81,7 +81,7 @@ TEST_F(redis_threads, two_hundred_on_few_keys_exclude_each_other_and_starve_no_r
     }
 }
 
-TEST_F(redis_threads, a_storm_of_impatient_callers_leaves_nothing_behind) {
+TEST_F(redis_threads, many_callers_with_short_timeouts_leave_nothing_locked) {
     const auto seed = test_seed();
     {
         std::vector<std::jthread> threads;
@@ -126,7 +126,7 @@ TEST_F(redis_threads, a_storm_of_impatient_callers_leaves_nothing_behind) {
     EXPECT_TRUE(locks_.acquire("key:0"));
 }
 
-TEST_F(redis_threads, a_storm_against_a_silent_server_opens_few_connections) {
+TEST_F(redis_threads, many_callers_of_a_silent_server_open_few_connections) {
     const auto seed = test_seed();
     (void)locks_.is_locked("warm-up");
     server_.pause();
@@ -180,7 +180,7 @@ TEST_F(redis_threads, a_full_queue_refuses_callers_and_still_releases_in_the_bac
     EXPECT_TRUE(eventually([&] { return !holds_lock(server_, "k"); }, cleanup_time));
 }
 
-TEST_F(redis_threads, leases_are_extended_and_released_also_when_the_queue_is_full) {
+TEST_F(redis_threads, leases_are_extended_and_released_even_if_the_queue_is_full) {
     fault_proxy proxy(server_.port());
     const any_backend locks =
         redis::backend({.host = "127.0.0.1", .port = proxy.port()}, quiet(60s));

@@ -1,5 +1,4 @@
-/// TLS to a Redis server: it works where everything is right, and fails closed where anything is
-/// not.
+/// TLS to a Redis server: works with valid certificates, and fails closed otherwise.
 #include "redis/redis_fault.hpp"
 #include "support/certificates.hpp"
 #include "support/child_process.hpp"
@@ -47,7 +46,7 @@ class redis_tls_test : public testing::TestWithParam<api_form_kind> {
         EXPECT_TRUE(form_->release(*lease));
     }
 
-    /// Fails closed, for a reason that `hint` is about.
+    /// Expects that operations fail with `code` and a message that contains `hint`.
     void expect_refusal(const redis::options& options, error_code code, const std::string& hint) {
         const any_backend locks = redis::backend(options, quiet());
         for (int i = 0; i < 3; ++i) {
@@ -64,13 +63,13 @@ class redis_tls_test : public testing::TestWithParam<api_form_kind> {
     std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
-TEST_P(redis_tls_test, a_good_certificate_is_accepted_by_name_and_by_address) {
+TEST_P(redis_tls_test, a_valid_certificate_is_accepted_by_name_and_by_address) {
     const redis_server server(secured(issued().server()));
     expect_it_works(trusting(server.tls_port()));
     expect_it_works(trusting(server.tls_port(), "localhost"));
 }
 
-TEST_P(redis_tls_test, many_threads_share_one_secured_connection) {
+TEST_P(redis_tls_test, many_threads_share_one_tls_connection) {
     const redis_server server(secured(issued().server()));
     fault_proxy proxy(server.tls_port());
     const any_backend locks = redis::backend(trusting(proxy.port()), quiet());
@@ -91,7 +90,7 @@ TEST_P(redis_tls_test, many_threads_share_one_secured_connection) {
     EXPECT_EQ(proxy.connections(), 1U);
 }
 
-TEST_P(redis_tls_test, bad_certificates_are_refused) {
+TEST_P(redis_tls_test, invalid_certificates_are_refused) {
     {
         const redis_server server(secured(issued().expired_server()));
         expect_refusal(trusting(server.tls_port()), error_code::auth_failed, "expired");
@@ -114,7 +113,7 @@ TEST_P(redis_tls_test, bad_certificates_are_refused) {
     }
 }
 
-TEST_P(redis_tls_test, nothing_is_said_to_a_server_that_was_not_verified) {
+TEST_P(redis_tls_test, nothing_is_sent_to_an_unverified_server) {
     const redis_server server(secured(issued().expired_server()));
     const any_backend locks = redis::backend(trusting(server.tls_port()), quiet());
     EXPECT_THROW((void)form_->acquire(locks, "k", {}, {}), lock_error);
@@ -122,10 +121,10 @@ TEST_P(redis_tls_test, nothing_is_said_to_a_server_that_was_not_verified) {
               std::string::npos);
 }
 
-TEST_P(redis_tls_test, a_client_certificate_is_shown_where_the_server_wants_one) {
+TEST_P(redis_tls_test, a_client_certificate_is_sent_if_the_server_requests_one) {
     const redis_server server(secured(issued().server(), true));
     auto options = trusting(server.tls_port());
-    // Often: the server's complaint and the end of the connection come together.
+    // Repeated, because the server's alert races with the end of the connection.
     for (int i = 0; i < 6; ++i)
         expect_refusal(options, error_code::auth_failed, "certificate");
     options.tls->certificate_file = issued().client().certificate;
@@ -133,7 +132,7 @@ TEST_P(redis_tls_test, a_client_certificate_is_shown_where_the_server_wants_one)
     expect_it_works(options);
 }
 
-TEST_P(redis_tls_test, a_server_without_tls_is_not_talked_to) {
+TEST_P(redis_tls_test, a_server_without_tls_is_refused) {
     const redis_server server;
     const any_backend locks = redis::backend(trusting(server.port()), quiet());
     for (int i = 0; i < 3; ++i) {
@@ -141,7 +140,8 @@ TEST_P(redis_tls_test, a_server_without_tls_is_not_talked_to) {
             (void)form_->acquire(locks, "k", {}, {});
             ADD_FAILURE() << "talked to a server without TLS";
         } catch (const lock_error& failure) {
-            // A Redis server that waits for the end of a line is silent; another complains.
+            // A Redis server may wait for the end of a line and send nothing, or reply with an
+            // error.
             EXPECT_TRUE(failure.code() == error_code::service_unavailable ||
                         failure.code() == error_code::network_timeout)
                 << failure.what();
@@ -151,7 +151,7 @@ TEST_P(redis_tls_test, a_server_without_tls_is_not_talked_to) {
               std::string::npos);
 }
 
-TEST_P(redis_tls_test, a_client_without_tls_does_not_hang_on_a_secured_port) {
+TEST_P(redis_tls_test, a_client_without_tls_does_not_hang_on_a_tls_port) {
     const redis_server server(secured(issued().server()));
     const any_backend locks = redis::backend(
         {.host = "127.0.0.1", .port = server.tls_port(), .connect_timeout = 500ms}, quiet());
@@ -175,7 +175,7 @@ TEST_P(redis_tls_test, a_handshake_that_is_cut_fails_the_call_and_not_the_client
             }
             proxy.disarm_cut();
             if (proxy.cuts() == cuts) break;
-            // A cut behind the last byte may strike this call instead.
+            // A cut after the last byte may hit this call instead.
             EXPECT_TRUE(eventually([&] {
                 try {
                     (void)form_->is_locked(locks, "k", {});
@@ -215,7 +215,8 @@ TEST_P(redis_tls_test, a_fork_does_not_depend_on_files_that_were_read_before) {
     {
         auto lease = form_->acquire(locks, "k", {}, {});
         ASSERT_TRUE(lease);
-        // Nothing is under way when the process forks: a sanitizer's allocator does not stand that.
+        // Complete all calls before the fork: a sanitizer's allocator does not support a fork
+        // during them.
         ASSERT_TRUE(form_->release(*lease).ok);
     }
 

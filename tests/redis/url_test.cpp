@@ -34,7 +34,7 @@ void expect_same(const options& read, const options& expected) {
     EXPECT_EQ(read.cleanup_in_is_locked, expected.cleanup_in_is_locked);
 }
 
-TEST(redis_url, every_part_goes_where_it_belongs) {
+TEST(redis_url, every_part_sets_its_option) {
     const std::vector<std::pair<std::string, options>> table{
         {"redis://localhost", {.host = "localhost"}},
         {"redis://localhost/", {.host = "localhost"}},
@@ -85,7 +85,7 @@ TEST(redis_url, every_part_goes_where_it_belongs) {
     }
 }
 
-TEST(redis_url, what_is_wrong_is_told_without_repeating_it) {
+TEST(redis_url, errors_do_not_repeat_the_url) {
     for (const std::string url :
          {"", "hunter2", "redis", "redis:", "redis:hunter2", "redis:/hunter2", "redis://",
           "redis:///hunter2", "redis://:hunter2", "redis://:hunter2@", "redis://:hunter2@/",
@@ -129,7 +129,7 @@ TEST(redis_url, an_option_that_does_not_exist_is_named) {
     EXPECT_NE(std::string(needs_tls->what()).find("rediss://"), std::string::npos);
 }
 
-TEST(redis_options, those_that_cannot_be_used_are_refused_before_anything_is_done) {
+TEST(redis_options, unusable_ones_are_refused_before_anything_is_done) {
     const std::vector<options> refused{
         {.host = ""},
         {.port = 0},
@@ -152,7 +152,7 @@ TEST(redis_options, those_that_cannot_be_used_are_refused_before_anything_is_don
     }
 }
 
-TEST(redis_options, those_that_are_unusual_but_right_are_taken) {
+TEST(redis_options, unusual_but_valid_ones_are_accepted) {
     EXPECT_NO_THROW(redis::backend({.host = "", .port = 0, .unix_socket = "/run/redis.sock"}));
     EXPECT_NO_THROW(redis::backend({.unix_socket = "/" + std::string(106, 'x')}));
     EXPECT_NO_THROW(redis::backend({.username = "u", .password = "p", .client_name = ""}));
@@ -184,7 +184,7 @@ TEST_F(connecting_to_redis, by_socket_with_a_prefix_and_a_database) {
     EXPECT_EQ(asking.command({"GET", "app:fence:app:k"}).text, "1");
 }
 
-TEST_F(connecting_to_redis, a_socket_that_is_not_there_is_named) {
+TEST_F(connecting_to_redis, a_missing_socket_is_named) {
     const auto locks = connect("redis+unix:///no/such/socket");
     const auto failure =
         expect_error(error_code::service_unavailable, [&] { (void)locks.is_locked("k"); });

@@ -1,5 +1,5 @@
-/// Waiting for a lock in Redis: what wakes who waits, what it costs the server, and what happens
-/// where the server does not tell.
+/// Waiting for a lock in Redis: which events wake a waiting caller, what waiting costs the server,
+/// and waiting without notifications.
 #include "redis/on_redis.hpp"
 #include "support/eventually.hpp"
 
@@ -18,7 +18,7 @@ const std::string lock_key = "syncguard:k";
 
 class waiting_on_redis : public on_redis {
   protected:
-    /// So rarely that a test which depends on it fails.
+    /// Retries so rarely that a test that depends on a retry fails.
     static lock_options hardly_ever_retrying() {
         return {.ttl = 60s,
                 .timeout = 10min,
@@ -28,7 +28,7 @@ class waiting_on_redis : public on_redis {
                           .jitter = jitter::none}};
     }
 
-    /// How often clients have called a command.
+    /// How often clients have called the command.
     double calls_of(const std::string& name) {
         const std::string text = command({"INFO", "commandstats"}).text;
         const std::string before = "cmdstat_" + name + ":calls=";
@@ -44,8 +44,8 @@ class waiting_on_redis : public on_redis {
         }));
     }
 
-    /// Lets a caller wait for a held lock, ends the lock by `let_go`, and expects that
-    /// the one who waits gets it soon.
+    /// Lets a caller wait for a held lock, ends the lock by `let_go`, and expects that the waiting
+    /// caller gets it soon.
     template <class LetGo>
     void expect_to_be_woken_by(LetGo let_go) {
         const auto begin = std::chrono::steady_clock::now();
@@ -83,7 +83,7 @@ TEST_F(waiting_on_redis, the_loss_of_all_keys_wakes) {
 TEST_F(waiting_on_redis, the_loss_of_the_connection_wakes) {
     (void)open().acquire("k", {.ttl = 600s})->detach();
     expect_to_be_woken_by([&] {
-        // In this order nobody is told of the key's end.
+        // In this order no client is notified of the key's deletion.
         redis_connection admin(server_.socket_path());
         admin.command({"MULTI"});
         admin.command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
@@ -92,16 +92,16 @@ TEST_F(waiting_on_redis, the_loss_of_the_connection_wakes) {
     });
 }
 
-TEST_F(waiting_on_redis, it_goes_on_through_a_restart_of_the_server) {
+TEST_F(waiting_on_redis, continues_after_a_restart_of_the_server) {
     (void)open().acquire("k", {.ttl = 600s})->detach();
-    // Nothing is saved: the lock is gone.
+    // The server saves nothing, so the lock is gone.
     expect_to_be_woken_by([&] {
         server_.kill();
         server_.restart();
     });
 }
 
-TEST_F(waiting_on_redis, an_extension_wakes_for_nothing) {
+TEST_F(waiting_on_redis, an_extension_wakes_without_a_grant) {
     const auto holder = open();
     auto held = *holder.acquire("k", {.ttl = 600s});
     std::atomic<bool> granted{false};
@@ -118,7 +118,7 @@ TEST_F(waiting_on_redis, an_extension_wakes_for_nothing) {
     EXPECT_TRUE(eventually([&] { return granted.load(); }));
 }
 
-TEST_F(waiting_on_redis, of_many_threads_that_wait_one_asks_the_server) {
+TEST_F(waiting_on_redis, only_one_of_many_waiting_threads_asks_the_server) {
     constexpr int threads = 100;
     const auto locks = open();
     auto held = *locks.acquire("k", {.ttl = 600s});
@@ -134,8 +134,8 @@ TEST_F(waiting_on_redis, of_many_threads_that_wait_one_asks_the_server) {
         before = calls_of("evalsha");
         held.release();
     }
-    // A release, an attempt of the next that finds the lock taken, and one that gets it. Some are
-    // woken by what concerned the one before them.
+    // For each thread: a release, an attempt that finds the lock taken, and one that gets it. Some
+    // threads are also woken by notifications meant for the thread before them.
     EXPECT_LE(calls_of("evalsha") - before, 5 * threads);
 }
 
@@ -184,7 +184,7 @@ TEST(waiting_on_a_redis_whose_tracking_table_is_full, asks_at_a_bounded_rate) {
     }
 }
 
-TEST_F(waiting_on_redis, where_tracking_is_not_permitted_it_waits_by_retrying) {
+TEST_F(waiting_on_redis, without_permission_for_tracking_waits_by_retrying) {
     command({"ACL", "SETUSER", "locker", "on", ">sesame", "~*", "+@all", "-client|tracking",
              "-client|caching"});
     const auto locks = open({.username = "locker", .password = "sesame"});
