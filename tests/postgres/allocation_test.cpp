@@ -1,5 +1,5 @@
-/// PostgreSQL and no memory: the Nth allocation of a caller fails, for every N, until none is left.
-/// Those of libpq are not among them.
+/// Out of memory in the PostgreSQL engine: the Nth allocation of a caller fails, for every N up to
+/// the last allocation. Allocations of libpq do not fail.
 #include "postgres/postgres_fault.hpp"
 #include "support/eventually.hpp"
 #include "support/failing_allocation.hpp"
@@ -19,8 +19,8 @@ constexpr const char* other_key = "a key that another client has, as long as the
 
 class postgres_out_of_memory : public postgres_fault {
   protected:
-    /// `action` is tried with one allocation failing after the other. Whatever came of it: the
-    /// caller is back in time, the next one is served, and nothing stays locked.
+    /// Runs `action` with each of its allocations failing. Whatever the result: the call returns in
+    /// time, the next call succeeds, and nothing stays locked.
     template <class Prepare, class Action>
     void fail_every_allocation_of(Prepare prepare, Action action) {
         long nth = 0;
@@ -34,7 +34,7 @@ class postgres_out_of_memory : public postgres_fault {
                 try {
                     action(locks);
                 } catch (const lock_error&) {
-                    // Which one depends on where the memory was missing.
+                    // The error depends on the allocation that failed.
                 }
             });
             EXPECT_LT(steady_clock::now() - begin, 5s + margin) << "allocation " << nth;
@@ -55,7 +55,7 @@ TEST_F(postgres_out_of_memory, while_it_connects_a_caller_leaves_nothing_locked)
     fail_every_allocation_of([](const any_backend&) {}, acquire_and_release);
 }
 
-TEST_F(postgres_out_of_memory, on_a_connection_that_exists_a_caller_leaves_nothing_locked) {
+TEST_F(postgres_out_of_memory, on_an_existing_connection_a_caller_leaves_nothing_locked) {
     fail_every_allocation_of([](const any_backend& locks) { (void)locks.is_locked("warm-up"); },
                              acquire_and_release);
 }
@@ -76,11 +76,11 @@ TEST_F(postgres_out_of_memory, a_client_that_ends_at_once_leaves_nothing_locked)
                 try {
                     acquire_and_release(locks);
                 } catch (const lock_error&) {
-                    // Which one depends on where the memory was missing.
+                    // The error depends on the allocation that failed.
                 }
             });
         }
-        // Only then has the server done whatever it was sent.
+        // Only then has the server executed all statements that it received.
         ASSERT_TRUE(eventually([&] { return sessions_of_others() == "0"; }, cleanup_time));
         ASSERT_FALSE(holds_lock(server(), key)) << "allocation " << nth;
     }
@@ -97,7 +97,7 @@ TEST_F(postgres_out_of_memory, when_the_connection_breaks_a_caller_leaves_nothin
         acquire_and_release);
 }
 
-TEST_F(postgres_out_of_memory, when_the_server_refuses_a_caller_is_told) {
+TEST_F(postgres_out_of_memory, when_the_server_refuses_a_caller_gets_the_error) {
     fail_every_allocation_of([](const any_backend&) {},
                              [](const any_backend&) {
                                  const postgres::backend wrong(
@@ -106,7 +106,7 @@ TEST_F(postgres_out_of_memory, when_the_server_refuses_a_caller_is_told) {
                              });
 }
 
-TEST_F(postgres_out_of_memory, who_waits_for_a_lock_comes_back) {
+TEST_F(postgres_out_of_memory, a_caller_that_waits_for_a_lock_returns) {
     const auto holder = open();
     const auto id = holder.acquire(other_key, {.ttl = 600s})->detach();
     fail_every_allocation_of([&](const any_backend& locks) { (void)locks.is_locked("warm-up"); },

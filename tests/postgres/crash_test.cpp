@@ -1,4 +1,4 @@
-/// A PostgreSQL server that dies, and one that is shut down, with clients at work.
+/// A PostgreSQL server that crashes or is shut down while clients use it.
 #include "postgres/postgres_fault.hpp"
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace syncguard::test {
 namespace {
 
-/// Threads that acquire and release, and remember every fence they were given.
+/// Threads that acquire and release, and record the fences.
 class workers {
   public:
     workers(const any_backend& locks, int count) {
@@ -83,13 +83,13 @@ TEST_F(postgres_crash, fences_rise_across_kill_9_under_load) {
         server_.restart();
     }
     const int before = at_work.granted();
-    // Locks that were held at the crash have to end first.
+    // Locks that were held at the crash must expire first.
     ASSERT_TRUE(eventually([&] { return at_work.granted() > before + 20; }, 60s));
     at_work.stop();
     check_fences(at_work);
 }
 
-TEST_F(postgres_crash, an_orderly_shutdown_is_unavailability_and_nothing_worse) {
+TEST_F(postgres_crash, an_orderly_shutdown_is_reported_as_unavailability) {
     workers at_work(locks_, 4);
     ASSERT_TRUE(eventually([&] { return at_work.granted() > 20; }, 60s));
     server_.shut_down();

@@ -1,4 +1,4 @@
-/// A primary that is lost and the standby that takes its place.
+/// Failover from a lost primary to its standby.
 #include "postgres/postgres_fault.hpp"
 
 #include <optional>
@@ -18,7 +18,7 @@ class postgres_failover : public testing::Test {
                "target_session_attrs=" +
                wanted;
     }
-    /// Commits are on the standby before they are acknowledged.
+    /// Makes commits reach the standby before they are acknowledged.
     void replicate_synchronously() {
         primary_.run("ALTER SYSTEM SET synchronous_standby_names = '*'");
         primary_.run("ALTER SYSTEM SET synchronous_commit = 'remote_apply'");
@@ -34,7 +34,7 @@ class postgres_failover : public testing::Test {
     postgres_server standby_{{.primary = &primary_}};
 };
 
-TEST_F(postgres_failover, what_was_granted_lives_on_and_fences_rise_after_a_promotion) {
+TEST_F(postgres_failover, granted_locks_are_kept_and_fences_rise_after_a_promotion) {
     replicate_synchronously();
     const postgres::backend locks(
         {.connection = hosts(standby_, primary_, "read-write"), .connect_timeout = 2s}, quiet());
@@ -65,7 +65,7 @@ TEST_F(postgres_failover, what_was_granted_lives_on_and_fences_rise_after_a_prom
     EXPECT_TRUE(held->release().ok);
 }
 
-TEST_F(postgres_failover, a_standby_is_told_as_one_and_used_once_it_is_promoted) {
+TEST_F(postgres_failover, a_standby_is_reported_as_one_and_used_after_its_promotion) {
     const postgres::backend locks({.connection = standby_.url() + "&target_session_attrs=any"},
                                   quiet());
     const auto failure =
@@ -77,7 +77,7 @@ TEST_F(postgres_failover, a_standby_is_told_as_one_and_used_once_it_is_promoted)
     EXPECT_TRUE(locks.acquire("k"));
 }
 
-TEST_F(postgres_failover, a_standby_that_lags_behind_answers_no_question) {
+TEST_F(postgres_failover, a_standby_that_lags_behind_answers_no_queries) {
     standby_.run("SELECT pg_wal_replay_pause()");
     const postgres::backend holder({.connection = primary_.url()}, quiet());
     const auto held = holder.acquire("k", {.ttl = 600s});

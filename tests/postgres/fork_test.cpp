@@ -34,13 +34,13 @@ TEST_F(postgres_fork, a_child_shares_the_store_and_not_the_connections) {
     EXPECT_TRUE(lease->release());
 }
 
-TEST_F(postgres_fork, a_child_neither_releases_nor_extends_what_it_inherited) {
+TEST_F(postgres_fork, a_child_neither_releases_nor_extends_inherited_locks) {
     const auto locks = open();
     auto lease = locks.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);
     child_process child([&] {
         if (lease->valid() || lease->extend() || lease->release()) return 1;
-        // As at the end of a scope.
+        // Destroyed as at the end of a scope.
         { const auto gone = std::move(lease); }
         return holds_lock(server(), "held") ? 0 : 2;
     });

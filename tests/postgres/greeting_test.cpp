@@ -9,7 +9,7 @@
 namespace syncguard::test {
 namespace {
 
-TEST(postgres_clock, that_no_sum_can_hold_is_refused) {
+TEST(postgres_clock, that_would_overflow_is_refused) {
     const auto clock_in = [](const std::string& text) {
         return postgres::clock_in({{text}}, "PostgreSQL at somewhere");
     };

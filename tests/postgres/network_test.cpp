@@ -1,4 +1,4 @@
-/// PostgreSQL behind a bad network: cut, silent, or not there at all.
+/// PostgreSQL behind a bad network: cut, silent or unreachable.
 #include "postgres/postgres_fault.hpp"
 
 #include <syncguard/async.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 using postgres_network = postgres_fault;
 
-TEST_F(postgres_network, an_acquisition_cut_anywhere_is_granted_in_truth_or_leaves_nothing) {
+TEST_F(postgres_network, an_acquisition_cut_at_any_byte_is_granted_or_leaves_nothing_locked) {
     const auto locks = open();
     for (const auto way : {direction::to_server, direction::to_client}) {
         int granted = 0;
@@ -70,13 +70,13 @@ TEST_F(postgres_network, a_commit_whose_acknowledgement_was_lost_is_found_by_its
     EXPECT_TRUE(lease->release().ok);
 }
 
-TEST_F(postgres_network, a_release_whose_acknowledgement_was_lost_is_not_called_a_success) {
+TEST_F(postgres_network, a_release_whose_acknowledgement_was_lost_is_not_reported_as_successful) {
     const auto locks = open();
     const auto id = locks.acquire("k", {.ttl = 60s})->detach();
     proxy_.stall(direction::to_client);
     auto call = async_release(locks, id, {}, boost::asio::use_future);
     ASSERT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }));
-    // Meanwhile another client has the key: the repeated release must not touch that.
+    // Meanwhile another client holds the key: the repeated release must not remove its lock.
     server().run(
         "INSERT INTO syncguard_locks VALUES ('k', 'AAAAAAAAAAAAAAAAAAAAAA', "
         "9999999999999, 1, '000000000000002', 'k')");
@@ -121,7 +121,7 @@ class stopped_sessions {
         for (const pid_t each : pids_)
             ::kill(each, SIGCONT);
     }
-    /// Whether the server has executed what was sent to one of them in the meantime.
+    /// Whether one of the sessions has executed a statement that was sent while it was stopped.
     [[nodiscard]] bool one_is_done() const {
         return std::any_of(pids_.begin(), pids_.end(), [&](pid_t each) {
             const auto state = server_.run(
@@ -138,7 +138,7 @@ class stopped_sessions {
     std::vector<pid_t> pids_;
 };
 
-TEST_F(postgres_network, an_extension_that_the_server_gets_to_after_its_deadline_is_not_performed) {
+TEST_F(postgres_network, an_extension_that_reaches_the_server_after_its_deadline_is_not_performed) {
     const auto locks = open(5s, 1);
     const auto id = locks.acquire("k", {.ttl = 60s})->detach();
     ASSERT_TRUE(locks.extend(id, {.ttl = 60s}).ok);
@@ -155,7 +155,7 @@ TEST_F(postgres_network, an_extension_that_the_server_gets_to_after_its_deadline
 }
 
 TEST_F(postgres_network,
-       an_acquisition_that_the_server_gets_to_after_its_deadline_is_not_performed) {
+       an_acquisition_that_reaches_the_server_after_its_deadline_is_not_performed) {
     const auto locks = open(5s, 1);
     EXPECT_TRUE(locks.acquire("warm-up"));
     stopped_sessions sessions(server());
@@ -171,7 +171,7 @@ TEST_F(postgres_network,
     EXPECT_FALSE(holds_lock(server(), "k"));
 }
 
-TEST_F(postgres_network, a_long_wait_on_the_server_does_not_move_later_deadlines) {
+TEST_F(postgres_network, a_long_wait_on_the_server_does_not_change_later_deadlines) {
     const auto locks = open(5s, 1);
     auto other = server().connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('slow'))");
@@ -192,7 +192,7 @@ TEST_F(postgres_network, a_long_wait_on_the_server_does_not_move_later_deadlines
         "0");
 }
 
-TEST_F(postgres_network, an_acquisition_that_may_still_be_performed_is_released_whenever_it_is) {
+TEST_F(postgres_network, an_acquisition_that_may_still_be_performed_is_released_afterwards) {
     const auto locks = open(5s, 1);
     EXPECT_TRUE(locks.acquire("warm-up"));
     stopped_sessions sessions(server());
@@ -205,7 +205,7 @@ TEST_F(postgres_network, an_acquisition_that_may_still_be_performed_is_released_
         });
         (void)locks.acquire("k", {.ttl = 60s, .timeout = 10s}, soon.get_token());
     });
-    // A release in the background has found nothing several times by then.
+    // By then the release in the background has found no lock several times.
     ASSERT_TRUE(eventually([&] { return steady_clock::now() > begin + 5s; }));
     sessions.resume();
     ASSERT_TRUE(eventually([&] { return sessions.one_is_done(); }));
@@ -215,7 +215,7 @@ TEST_F(postgres_network, an_acquisition_that_may_still_be_performed_is_released_
     EXPECT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }, cleanup_time));
 }
 
-TEST_F(postgres_network, a_silent_server_is_waited_for_until_the_deadline_and_cleaned_up_behind) {
+TEST_F(postgres_network, a_call_to_a_silent_server_ends_at_its_deadline_and_leaves_nothing_locked) {
     const auto locks = open();
     (void)locks.is_locked("warm-up");
     proxy_.stall(direction::to_client);
@@ -228,7 +228,7 @@ TEST_F(postgres_network, a_silent_server_is_waited_for_until_the_deadline_and_cl
     EXPECT_TRUE(locks.acquire("other"));
 }
 
-TEST_F(postgres_network, a_cancelled_call_returns_soon_and_is_cleaned_up_behind) {
+TEST_F(postgres_network, a_cancelled_call_returns_soon_and_leaves_nothing_locked) {
     const auto locks = open();
     (void)locks.is_locked("warm-up");
     proxy_.stall(direction::to_client);
@@ -246,7 +246,7 @@ TEST_F(postgres_network, a_cancelled_call_returns_soon_and_is_cleaned_up_behind)
     EXPECT_TRUE(eventually([&] { return !holds_lock(server(), "k"); }, cleanup_time));
 }
 
-TEST_F(postgres_network, an_answer_that_comes_late_reaches_nobody_else) {
+TEST_F(postgres_network, a_late_answer_is_not_given_to_another_call) {
     const auto locks = open(5s, 1);
     EXPECT_FALSE(locks.is_locked("free"));
     (void)locks.acquire("held", {.ttl = 60s})->detach();
@@ -258,7 +258,7 @@ TEST_F(postgres_network, an_answer_that_comes_late_reaches_nobody_else) {
     EXPECT_TRUE(locks.is_locked("held"));
 }
 
-TEST_F(postgres_network, a_server_that_is_not_there_is_unavailable_and_back_as_soon_as_it_is) {
+TEST_F(postgres_network, a_stopped_server_is_unavailable_and_used_again_as_soon_as_it_runs) {
     const auto locks = open();
     EXPECT_TRUE(locks.acquire("k"));
     proxy_.refuse_connections();
@@ -274,7 +274,7 @@ TEST_F(postgres_network, a_server_that_is_not_there_is_unavailable_and_back_as_s
     }));
 }
 
-TEST_F(postgres_network, a_server_that_accepts_and_says_nothing_ends_with_the_connect_timeout) {
+TEST_F(postgres_network, a_server_that_accepts_and_sends_nothing_fails_at_the_connect_timeout) {
     proxy_.stall(direction::to_client);
     const postgres::backend locks({.connection = server().url_at(proxy_.port()),
                                    .tables = {},
@@ -301,7 +301,7 @@ TEST_F(postgres_network, renewals_do_not_wait_behind_many_acquisitions) {
     auto lease = locks.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);
     ASSERT_TRUE(lease->extend({.ttl = 60s}).ok);
-    // All connections for others are stuck behind a session that has these keys locked.
+    // All connections that are not for extensions wait for a session that has these keys locked.
     auto other = server().connect();
     other.run(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k' || i)) FROM generate_series(0, 9) i");
@@ -315,7 +315,7 @@ TEST_F(postgres_network, renewals_do_not_wait_behind_many_acquisitions) {
     other.run("COMMIT");
 }
 
-/// All connections of a client, of which there is one, are busy until the other transaction ends.
+/// A client with one connection, which is busy until another transaction ends.
 class postgres_queue : public postgres_fault {
   protected:
     postgres_queue() {
@@ -326,7 +326,7 @@ class postgres_queue : public postgres_fault {
         }));
     }
 
-    /// A handler that adds the number of its call to the order of answers.
+    /// A handler that appends the number of its call to the order of answers.
     [[nodiscard]] auto noting(int number) {
         return boost::asio::bind_executor(handlers_,
                                           [this, number](std::exception_ptr failure, auto&&...) {
@@ -343,7 +343,7 @@ class postgres_queue : public postgres_fault {
     }
     void release(int number) { async_release(locks_, lock_id::generate(), {}, noting(number)); }
 
-    /// The numbers of so many calls in the order of their answers.
+    /// The numbers of `count` calls in the order of their answers.
     [[nodiscard]] std::vector<int> answered(std::size_t count) {
         other_.run("COMMIT");
         while (order_.size() < count)
@@ -361,16 +361,16 @@ class postgres_queue : public postgres_fault {
     std::vector<int> order_;
 };
 
-TEST_F(postgres_queue, first_come_first_served_where_connections_are_few) {
+TEST_F(postgres_queue, serves_calls_in_the_order_of_arrival_if_connections_are_few) {
     for (int i = 0; i < 6; i += 2) {
         ask(i);
         acquire(i + 1);
     }
-    // Acquisitions form a batch with the first of them.
+    // All acquisitions form a batch with the first one.
     EXPECT_EQ(answered(6), (std::vector<int>{0, 1, 3, 5, 2, 4}));
 }
 
-TEST_F(postgres_queue, releases_go_before_calls_that_came_earlier) {
+TEST_F(postgres_queue, sends_releases_before_earlier_calls) {
     for (int i = 0; i < 6; ++i)
         ask(i);
     for (int i = 6; i < 9; ++i)
@@ -402,7 +402,7 @@ TEST_F(postgres_network, the_pool_is_bounded) {
     EXPECT_LE(proxy_.connections(), 3U);
 }
 
-TEST_F(postgres_network, a_backend_that_goes_while_its_server_is_silent_goes_in_time) {
+TEST_F(postgres_network, a_backend_is_destroyed_in_time_while_its_server_is_silent) {
     std::optional<any_backend> locks = open();
     (void)locks->is_locked("warm-up");
     proxy_.stall(direction::to_client);

@@ -1,5 +1,5 @@
-/// The fixture of the tests of the PostgreSQL engine: a server whose clock stands still, and
-/// everything that is in it. One server serves all tests of a process.
+/// The fixture of the PostgreSQL engine's tests: a server with a frozen clock, and functions that
+/// read its contents. All tests of a process share one server.
 #pragma once
 
 #include "support/postgres_server.hpp"
@@ -36,7 +36,7 @@ class on_postgres : public testing::Test {
     [[nodiscard]] static std::string digits(unix_time time) {
         return std::to_string(time.time_since_epoch().count());
     }
-    /// Acquires and lets go of the lease: the lock stays.
+    /// Acquires a lock and detaches the lease: the lock stays.
     static lock_id take(const postgres::backend& locks, std::string_view key,
                         milliseconds ttl = 30s) {
         auto lease = locks.acquire(key, {.ttl = ttl});

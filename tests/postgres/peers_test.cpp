@@ -1,4 +1,4 @@
-/// Ten processes of two kinds and one key: this library beside peers that follow the protocol of
+/// Ten processes that contend for one key: some use this library, the others follow the protocol of
 /// docs/storage.md statement by statement.
 #include "postgres/postgres_fault.hpp"
 #include "support/child_process.hpp"
@@ -18,18 +18,18 @@ namespace {
 
 constexpr auto span = 60s;
 
-/// Now and then a holder goes without releasing, and the others have to wait for the end of the
-/// lock.
+/// Sometimes a holder does not release its lock, and the others must wait until it expires.
 constexpr int visits_until_it_is_forgotten = 50;
 constexpr milliseconds ttl_of_a_forgotten_one{100};
 
-/// What the lock protects: a file that says who is inside, and one that tells the fences in order.
+/// The resource that the lock protects: a file that exists while a process uses it, and a file with
+/// all fences in order.
 class resource {
   public:
     explicit resource(const std::filesystem::path& folder)
         : form_(folder / "inside"), record_(folder / "record") {}
 
-    /// False if another process is inside.
+    /// False if another process is using the resource.
     [[nodiscard]] bool visit(const std::string& fence, const std::string& visitor) const {
         const int alone = ::open(form_.c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (alone < 0) return false;
@@ -87,7 +87,7 @@ int run_peer(const std::string& url, const resource& guarded) {
     return 0;
 }
 
-TEST(postgres_peers, ten_processes_of_both_kinds_exclude_each_other_and_share_the_fences) {
+TEST(postgres_peers, processes_of_both_implementations_exclude_each_other_and_share_the_fences) {
     const postgres_server server;
     const temporary_folder folder;
     const resource guarded(folder.path());
@@ -104,7 +104,7 @@ TEST(postgres_peers, ten_processes_of_both_kinds_exclude_each_other_and_share_th
     std::set<std::string> kinds;
     std::uint64_t expected = 0;
     for (const auto& [token, visitor] : visits) {
-        // Not one number is skipped: no contended attempt has spent any.
+        // No number is skipped: contended attempts use none.
         EXPECT_EQ(token, fence::from_counter(++expected).to_string());
         kinds.insert(visitor);
     }

@@ -36,7 +36,8 @@ TEST(postgres_plans, read_no_large_table_from_end_to_end) {
         {sql.lookup_key, "'k1'"},
         {sql.lookup_id, "'AAAAAAAAAAAAAAAAAAAAA1'"},
     };
-    // The server first makes a plan for each execution, and later a generic one.
+    // For a prepared statement, the server first makes a plan for each execution and later a
+    // generic plan.
     for (const std::string mode : {"force_custom_plan", "force_generic_plan"}) {
         auto session = server.connect();
         session.run("SET plan_cache_mode = " + mode);

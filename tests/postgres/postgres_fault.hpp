@@ -1,4 +1,4 @@
-/// The ground of the PostgreSQL fault tests.
+/// The fixture of the PostgreSQL fault tests.
 #pragma once
 
 #include "support/eventually.hpp"
@@ -20,13 +20,13 @@ namespace syncguard::test {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-/// What a call may take beyond its deadline: other tests want the processor too.
+/// How long a call may take beyond its deadline, because other tests use the processor too.
 inline constexpr milliseconds margin{1'000};
 
 /// How long a lock may outlive an acquisition that failed.
 inline constexpr milliseconds cleanup_time{15'000};
 
-/// Leases that go while the server is away are expected here, and not worth a line.
+/// Reports no release errors: leases that end while the server is unreachable are expected here.
 inline backend_options quiet(milliseconds operation_timeout = 5s) {
     return {.operation_timeout = operation_timeout,
             .on_release_error = [](const lock_error&, const release_error_context&) {},
@@ -38,7 +38,8 @@ inline bool holds_lock(const postgres_server& server, const std::string& key) {
     return server.value("SELECT count(*) FROM syncguard_locks WHERE key = $1", {key}) == "1";
 }
 
-/// One server for all tests of a process, with empty tables for each, and a breakable way to it.
+/// One server for all tests of a process, with empty tables for each test and a fault proxy in
+/// front of it.
 class postgres_fault : public testing::Test {
   protected:
     postgres_fault() { server().run("TRUNCATE syncguard_locks, syncguard_fence_counters"); }
@@ -47,7 +48,7 @@ class postgres_fault : public testing::Test {
         static postgres_server shared;
         return shared;
     }
-    /// Through the proxy.
+    /// Connects through the proxy.
     [[nodiscard]] any_backend open(milliseconds operation_timeout = 5s,
                                    std::size_t pool = 10) const {
         return postgres::backend({.connection = server().url_at(proxy_.port()),

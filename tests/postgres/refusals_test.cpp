@@ -1,4 +1,4 @@
-/// What the server refuses, what is tried again, and what a pooler may change.
+/// Refusals by the server, repeated attempts, and the effects of poolers.
 #include "postgres/on_postgres.hpp"
 #include "postgres/service_file.hpp"
 #include "support/eventually.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 class postgres_refusals : public on_postgres {
   protected:
-    /// A connection with a setting of its own, as an administrator may have made the default.
+    /// A connection with a setting, as an administrator may have set the default.
     static std::string with(std::string setting) {
         setting.replace(setting.find('='), 1, "%3D");
         return server().url() + "&options=-c%20" + setting;
@@ -55,7 +55,7 @@ TEST_F(postgres_refusals, a_server_that_only_reads_is_unavailable_by_service_too
     EXPECT_FALSE(open({.connection = "service=reads target_session_attrs=any"}).is_locked("k"));
 }
 
-TEST_F(postgres_refusals, a_session_that_only_reads_from_now_on_is_left) {
+TEST_F(postgres_refusals, a_session_that_becomes_read_only_is_closed) {
     const auto backend = open();
     EXPECT_TRUE(backend.acquire("k"));
     const std::string sessions =
@@ -79,7 +79,7 @@ TEST_F(postgres_refusals, a_session_that_only_reads_from_now_on_is_left) {
     EXPECT_TRUE(backend.acquire("other"));
 }
 
-TEST_F(postgres_refusals, of_several_hosts_the_one_that_writes_is_found) {
+TEST_F(postgres_refusals, the_writable_one_of_several_hosts_is_found) {
     const std::string port = std::to_string(server().port());
     const reserved_port dead;
     const auto backend =
@@ -96,7 +96,7 @@ TEST_F(postgres_refusals, of_several_hosts_the_one_that_writes_is_found) {
 /// A server whose default isolation is not read committed.
 class postgres_isolation : public postgres_refusals {
   protected:
-    /// How many transactions the server refused while many clients of one backend want one key.
+    /// How many transactions the server refused while many callers of one backend want one key.
     static std::ptrdiff_t conflicts_in_a_crowd(const postgres::backend& backend) {
         const auto before = server().log().size();
         std::atomic<int> inside{0};
@@ -127,7 +127,7 @@ class postgres_isolation : public postgres_refusals {
     }
 };
 
-TEST_F(postgres_isolation, that_is_stricter_by_default_is_set_for_each_transaction) {
+TEST_F(postgres_isolation, stricter_by_default_is_overridden_for_each_transaction) {
     for (const char* each : {"serializable", "repeatable%5C%20read"}) {
         const auto backend =
             open({.connection = with(std::string("default_transaction_isolation=") + each)});
@@ -143,7 +143,7 @@ TEST_F(postgres_isolation, is_set_for_transactions_that_discard_plans_too) {
         ASSERT_NO_THROW(EXPECT_FALSE(backend.is_locked("k"))) << i;
 }
 
-TEST_F(postgres_isolation, that_is_stricter_from_now_on_is_noticed) {
+TEST_F(postgres_isolation, that_becomes_stricter_is_noticed) {
     const auto backend = open();
     EXPECT_EQ(conflicts_in_a_crowd(backend), 0);
     const auto change = [](const std::string& setting, const char* expected) {
@@ -158,7 +158,7 @@ TEST_F(postgres_isolation, that_is_stricter_from_now_on_is_noticed) {
 }
 
 TEST_F(postgres_refusals, a_limit_for_statements_of_the_role_does_not_end_a_call) {
-    // By the host's clock, as the server's timers are.
+    // On the host's clock, as the server's timers are.
     postgres_server running;
     auto other = running.connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
@@ -216,11 +216,11 @@ TEST_F(postgres_refusals, a_session_that_is_terminated_while_idle_is_replaced) {
     }
 }
 
-TEST_F(postgres_refusals, a_deadlock_is_resolved_and_the_call_tried_again) {
+TEST_F(postgres_refusals, a_deadlock_is_resolved_and_the_call_repeated) {
     const auto backend = open({.connection = with("deadlock_timeout=50ms")});
     take(backend, "k", 10s);
-    // Holds the row, then wants the right to acquire, which the acquisition holds that wants the
-    // row. The clock must run for the server to look for deadlocks: nobody else needs it here.
+    // `other` holds the row, then waits for the advisory lock; the acquisition holds the advisory
+    // lock and waits for the row. The server looks for deadlocks only if its clock advances.
     server().advance(12s);
     auto other = server().connect();
     other.run("SET deadlock_timeout = '1h'");
@@ -242,7 +242,7 @@ TEST_F(postgres_refusals, a_deadlock_is_resolved_and_the_call_tried_again) {
 }
 
 TEST_F(postgres_refusals, a_wait_for_others_ends_on_the_server_with_the_call) {
-    // By the host's clock, as timeouts are.
+    // On the host's clock, as timeouts are.
     postgres_server running;
     auto other = running.connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
@@ -273,7 +273,7 @@ TEST_F(postgres_refusals, a_long_wait_for_a_row_ends_with_the_deadline_on_the_se
         << "an extension was made that nobody waited for any more";
 }
 
-TEST_F(postgres_refusals, a_blocked_operation_does_not_hold_up_its_batch) {
+TEST_F(postgres_refusals, a_blocked_operation_does_not_delay_its_batch) {
     postgres_server running;
     const postgres::backend backend({.connection = running.url(), .pool_size = 2});
     const auto stuck = take(backend, "stuck");
@@ -287,7 +287,7 @@ TEST_F(postgres_refusals, a_blocked_operation_does_not_hold_up_its_batch) {
         "BEGIN; SELECT pg_advisory_xact_lock(hashtext('a')), "
         "pg_advisory_xact_lock(hashtext('b'))");
     {
-        // These occupy both connections, so that the releases gather meanwhile.
+        // These calls occupy both connections, so that the releases form a batch meanwhile.
         std::vector<std::jthread> ahead;
         for (const char* key : {"a", "b"})
             ahead.emplace_back([&, key] { EXPECT_TRUE(backend.acquire(key)); });
@@ -307,7 +307,7 @@ TEST_F(postgres_refusals, a_blocked_operation_does_not_hold_up_its_batch) {
     EXPECT_TRUE(backend.release(stuck).ok);
 }
 
-TEST_F(postgres_refusals, what_goes_wrong_at_the_commit_is_told_at_once) {
+TEST_F(postgres_refusals, an_error_at_the_commit_is_reported_at_once) {
     server().run(
         "CREATE TABLE refused (key text, code text); "
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE r refused; BEGIN "
@@ -336,7 +336,7 @@ TEST_F(postgres_refusals, what_goes_wrong_at_the_commit_is_told_at_once) {
         "DROP TABLE refused");
 }
 
-TEST_F(postgres_refusals, a_user_without_rights_is_told_which_are_needed) {
+TEST_F(postgres_refusals, a_user_without_rights_gets_an_error_that_names_them) {
     server().run("DROP ROLE IF EXISTS nobody; CREATE ROLE nobody LOGIN");
     auto url = server().url();
     url.replace(url.find("postgres@"), 8, "nobody");
@@ -346,7 +346,7 @@ TEST_F(postgres_refusals, a_user_without_rights_is_told_which_are_needed) {
               std::string::npos);
 }
 
-TEST_F(postgres_refusals, a_database_that_is_not_there_is_a_wrong_argument) {
+TEST_F(postgres_refusals, a_missing_database_is_an_invalid_argument) {
     auto url = server().url();
     url.replace(url.find("/postgres?"), 10, "/absent?");
     expect_error(error_code::invalid_argument,
@@ -378,7 +378,8 @@ TEST_F(postgres_refusals, a_pooler_may_give_every_transaction_another_session) {
 TEST_F(postgres_refusals, an_acquisition_that_a_pooler_ends_after_its_commit_is_granted) {
     transaction_pooler pooler(server().port());
     const auto backend = open({.connection = server().url_at(pooler.port())});
-    // From then on it sends no names of prepared statements, which another session may not have.
+    // After this call the client sends no names of prepared statements, which another session may
+    // not have.
     EXPECT_TRUE(backend.acquire("warm-up")->release().ok);
     for (const std::string sqlstate : {"08P01", "57P01"}) {
         pooler.fail_next_transaction(sqlstate, "k" + sqlstate);
@@ -393,7 +394,7 @@ TEST_F(postgres_refusals, an_acquisition_that_a_pooler_ends_after_its_commit_is_
 TEST_F(postgres_refusals, an_acquisition_that_finds_its_own_lock_is_granted) {
     transaction_pooler pooler(server().port());
     const auto backend = open({.connection = server().url_at(pooler.port())});
-    // The first is sent again with the same lock id, the others are looked up.
+    // The first acquisition is sent again with the same lock id, the others are looked up.
     for (const std::string sqlstate : {"40001", "08006", "57P01", "58000"}) {
         pooler.refuse_next_transaction(sqlstate, "k" + sqlstate);
         const auto lease = backend.acquire("k" + sqlstate, {.ttl = 60s});
@@ -407,7 +408,7 @@ TEST_F(postgres_refusals, an_acquisition_that_finds_its_own_lock_is_granted) {
 
 TEST_F(postgres_refusals,
        a_lease_whose_lock_was_granted_to_its_first_request_ends_before_that_lock) {
-    // By the host's clock, as leases do.
+    // On the host's clock, as leases are.
     postgres_server running;
     transaction_pooler pooler(running.port());
     fault_proxy proxy(pooler.port());
@@ -423,10 +424,9 @@ TEST_F(postgres_refusals,
     EXPECT_LE(lease->remaining(), milliseconds(std::stoll(left)));
 }
 
-TEST_F(
-    postgres_refusals,
-    a_lease_granted_to_a_request_that_was_called_refused_while_it_committed_ends_before_its_lock) {
-    // By the host's clock, as leases do.
+TEST_F(postgres_refusals,
+       a_lease_granted_to_a_request_reported_as_refused_during_its_commit_ends_before_its_lock) {
+    // On the host's clock, as leases are.
     postgres_server running;
     running.run(
         "CREATE FUNCTION write_slowly() RETURNS trigger LANGUAGE plpgsql AS "
@@ -438,8 +438,8 @@ TEST_F(
     const auto backend = open({.connection = running.url_at(proxy.port())});
     EXPECT_TRUE(backend.acquire("warm-up"));
     proxy.delay(direction::to_client, 300ms);
-    // The second request, which is no more careful after this error, finds that the first one still
-    // has the key's advisory lock.
+    // After this error the client simply sends the request again. The second request finds that the
+    // first one still has the key's advisory lock.
     pooler.refuse_next_transaction_early("26000", "slow");
     auto lease = backend.acquire("slow", {.ttl = 5s});
     ASSERT_TRUE(lease);
@@ -471,7 +471,7 @@ TEST_F(postgres_refusals, an_extension_that_a_pooler_ends_is_sent_once_and_fails
     }
 }
 
-TEST_F(postgres_refusals, names_of_databases_and_users_are_known_but_no_password_is_told) {
+TEST_F(postgres_refusals, errors_name_databases_and_users_but_no_passwords) {
     postgres_server strict(
         {.settings = {}, .host_rules = "host all all 127.0.0.1/32 scram-sha-256\n"});
     strict.run("ALTER ROLE postgres PASSWORD 'right'");
@@ -488,7 +488,7 @@ TEST_F(postgres_refusals, names_of_databases_and_users_are_known_but_no_password
                  [&] { (void)postgres::backend({.connection = url}).acquire("k"); });
 }
 
-TEST_F(postgres_refusals, too_many_connections_are_a_rate_limit_only_while_there_is_none) {
+TEST_F(postgres_refusals, too_many_connections_are_a_rate_limit_only_without_any_connection) {
     postgres_server small({.settings = {"max_connections=5", "superuser_reserved_connections=0",
                                         "max_wal_senders=0"}});
     const postgres::backend first({.connection = small.url()});
@@ -498,7 +498,7 @@ TEST_F(postgres_refusals, too_many_connections_are_a_rate_limit_only_while_there
         others.push_back(small.connect());
     expect_error(error_code::rate_limited,
                  [&] { (void)postgres::backend({.connection = small.url()}).acquire("other"); });
-    // A client with one connection manages with it.
+    // A client that gets only one connection works with it.
     std::vector<std::jthread> crowd;
     for (int i = 0; i < 6; ++i) {
         crowd.emplace_back([&, i] {

@@ -1,4 +1,4 @@
-/// Making the tables: explicit, repeatable, by many at once, under other names.
+/// Creation of the tables: explicit, repeatable, by many clients at once, under other names.
 #include "postgres/on_postgres.hpp"
 #include "support/cancelled_thread.hpp"
 #include "support/expect_error.hpp"
@@ -30,7 +30,7 @@ class postgres_schema : public on_postgres {
     }
 };
 
-TEST_F(postgres_schema, is_the_one_that_peers_have) {
+TEST_F(postgres_schema, is_that_of_peers) {
     open_named("made_locks", "made_counters").setup_schema();
     EXPECT_EQ(columns_of("made_locks"), columns_of("syncguard_locks"));
     EXPECT_EQ(columns_of("made_counters"), columns_of("syncguard_fence_counters"));
@@ -38,7 +38,7 @@ TEST_F(postgres_schema, is_the_one_that_peers_have) {
     EXPECT_EQ(indexes_of("made_counters"), indexes_of("syncguard_fence_counters"));
 }
 
-TEST_F(postgres_schema, setup_may_be_repeated_and_keeps_what_is_there) {
+TEST_F(postgres_schema, setup_may_be_repeated_and_keeps_stored_data) {
     const auto backend = open();
     backend.setup_schema();
     take(backend, "k");
@@ -46,7 +46,7 @@ TEST_F(postgres_schema, setup_may_be_repeated_and_keeps_what_is_there) {
     EXPECT_TRUE(backend.is_locked("k"));
 }
 
-TEST_F(postgres_schema, a_cancelled_thread_ends_behind_its_setup) {
+TEST_F(postgres_schema, a_cancelled_thread_ends_after_its_setup) {
     EXPECT_TRUE(returns_on_cancelled_thread([] { open().setup_schema(); }));
 }
 
@@ -60,7 +60,7 @@ TEST_F(postgres_schema, many_may_set_up_at_once) {
     EXPECT_TRUE(open_named("crowd_locks", "crowd_counters").acquire("k"));
 }
 
-TEST_F(postgres_schema, where_nothing_is_missing_setup_waits_for_nobody_and_needs_no_rights) {
+TEST_F(postgres_schema, if_nothing_is_missing_setup_does_not_wait_and_needs_no_rights) {
     server().run(
         "CREATE ROLE user_of_tables LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON "
         "syncguard_locks, syncguard_fence_counters TO user_of_tables");
@@ -78,7 +78,7 @@ TEST_F(postgres_schema, where_nothing_is_missing_setup_waits_for_nobody_and_need
     EXPECT_NE(std::string(failure->what()).find("CREATE"), std::string::npos);
 }
 
-TEST_F(postgres_schema, setup_finds_out_about_tables_that_cannot_be_used) {
+TEST_F(postgres_schema, setup_reports_unusable_tables) {
     server().run(
         "CREATE TABLE without_keys (LIKE syncguard_locks); "
         "CREATE TABLE of_others (key TEXT); CREATE VIEW seen AS SELECT 1; "
@@ -96,8 +96,8 @@ TEST_F(postgres_schema, setup_finds_out_about_tables_that_cannot_be_used) {
     EXPECT_EQ(server().value("SELECT count(*) FROM syncguard_fence_counters"), "0");
 }
 
-TEST_F(postgres_schema, a_peer_that_makes_the_tables_meanwhile_is_no_obstacle) {
-    // It does not know of our lock, and is not done before we begin.
+TEST_F(postgres_schema, setup_succeeds_if_a_peer_creates_the_tables_meanwhile) {
+    // The peer does not take this library's lock, and has not finished when the set-up begins.
     auto peer = server().connect();
     peer.run(
         "BEGIN; CREATE TABLE raced_locks (key TEXT PRIMARY KEY, lock_id TEXT NOT NULL UNIQUE, "
@@ -113,19 +113,19 @@ TEST_F(postgres_schema, a_peer_that_makes_the_tables_meanwhile_is_no_obstacle) {
     EXPECT_TRUE(open_named("raced_locks", "syncguard_fence_counters").acquire("k"));
 }
 
-TEST_F(postgres_schema, is_never_made_by_an_operation_and_its_absence_is_told) {
+TEST_F(postgres_schema, is_never_created_by_an_operation_and_its_absence_is_reported) {
     server().run("DROP TABLE IF EXISTS absent_locks, absent_counters");
     const auto backend = open_named("absent_locks", "absent_counters");
     const auto failure =
         expect_error(error_code::invalid_argument, [&] { (void)backend.acquire("k"); });
     EXPECT_NE(std::string(failure->what()).find("setup_schema()"), std::string::npos);
     EXPECT_EQ(server().value("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'absent%'"), "0");
-    // And works once it is there, on the same connections.
+    // Operations succeed on the same connections once the tables exist.
     backend.setup_schema();
     EXPECT_TRUE(backend.acquire("k"));
 }
 
-TEST_F(postgres_schema, names_may_be_of_another_schema_and_long) {
+TEST_F(postgres_schema, names_may_be_long_and_name_another_schema) {
     server().run("CREATE SCHEMA IF NOT EXISTS app");
     const auto backend = open_named("App.Locks", "app.counters");
     backend.setup_schema();
@@ -153,7 +153,7 @@ TEST_F(postgres_schema, tables_of_the_same_names_in_two_schemas_of_the_search_pa
         "CREATE TABLE alice.syncguard_fence_counters "
         "(LIKE public.syncguard_fence_counters INCLUDING ALL); "
         "GRANT ALL ON ALL TABLES IN SCHEMA alice TO alice");
-    // A client that has found its tables stays with them.
+    // A client that has found its tables keeps using them.
     EXPECT_TRUE(before.extend(id).ok);
     EXPECT_FALSE(before.acquire("k"));
     const auto after = open({.connection = url});
@@ -170,7 +170,7 @@ TEST_F(postgres_schema, tables_of_the_same_names_in_two_schemas_of_the_search_pa
     EXPECT_FALSE(after.acquire("k"));
 }
 
-TEST_F(postgres_schema, one_table_of_locks_goes_with_one_table_of_counters) {
+TEST_F(postgres_schema, one_table_of_locks_is_used_with_one_table_of_counters) {
     open_named("shared_locks", "first_counters").setup_schema();
     server().run("CREATE TABLE second_counters (LIKE first_counters INCLUDING ALL)");
     const auto first = open_named("shared_locks", "first_counters");
@@ -185,7 +185,7 @@ TEST_F(postgres_schema, one_table_of_locks_goes_with_one_table_of_counters) {
     EXPECT_TRUE(open_named("public.shared_locks", "public.first_counters").acquire("k"));
 }
 
-TEST_F(postgres_schema, made_by_hand_is_the_same) {
+TEST_F(postgres_schema, created_manually_is_the_same) {
     const std::string script =
         postgres::schema_sql({.locks = "hand_locks", .fence_counters = "hand_counters"});
     server().run(script);
@@ -198,8 +198,8 @@ TEST_F(postgres_schema, made_by_hand_is_the_same) {
 }
 
 TEST_F(postgres_schema,
-       without_a_note_the_counters_are_those_of_the_default_name_beside_the_locks) {
-    // As peers make them.
+       without_a_note_the_counters_have_the_default_name_in_the_schema_of_the_locks) {
+    // Tables as peers create them.
     server().run(
         "CREATE TABLE peers_locks (LIKE syncguard_locks INCLUDING ALL); "
         "CREATE TABLE peers_counters (LIKE syncguard_fence_counters INCLUDING ALL)");
@@ -208,7 +208,7 @@ TEST_F(postgres_schema,
     const auto failure =
         expect_error(error_code::invalid_argument, [&] { (void)other.acquire("k"); });
     ASSERT_TRUE(failure);
-    // The set-up cannot know which counters the peers use, either.
+    // The set-up does not know which counters the peers use, either.
     expect_error(error_code::invalid_argument, [&] { other.setup_schema(); });
     EXPECT_EQ(server().value("SELECT coalesce(obj_description('peers_locks'::regclass), 'none')"),
               "none");
@@ -222,7 +222,7 @@ TEST_F(postgres_schema,
                  [&] { (void)open_named("peers_locks", "syncguard_fence_counters").acquire("k"); });
 }
 
-TEST_F(postgres_schema, a_comment_of_others_stays_and_may_have_the_note_in_it) {
+TEST_F(postgres_schema, an_existing_comment_is_kept_and_may_contain_the_note) {
     server().run(
         "CREATE TABLE noted_locks (LIKE syncguard_locks INCLUDING ALL); "
         "CREATE TABLE noted_counters (LIKE syncguard_fence_counters INCLUDING ALL); "
@@ -254,7 +254,7 @@ TEST(postgres_table_names, that_are_no_identifiers_are_refused) {
     }
 }
 
-TEST(postgres_table_names, that_may_mean_the_same_table_are_refused) {
+TEST(postgres_table_names, that_may_name_the_same_table_are_refused) {
     using pair = std::pair<std::string, std::string>;
     for (const auto& [locks, counters] :
          {pair{"same", "same"}, pair{"Same", "sAME"}, pair{"a.same", "same"},

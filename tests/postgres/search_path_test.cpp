@@ -1,5 +1,5 @@
-/// Functions, operators, types and relations of another role in the search path: none of them runs
-/// as the user of the library.
+/// Functions, operators, types and relations of another role in the search path: none of them is
+/// executed or used by the library's statements.
 #include "postgres/on_postgres.hpp"
 #include "postgres/statements.hpp"
 #include "support/eventually.hpp"
@@ -16,9 +16,9 @@
 namespace syncguard::test {
 namespace {
 
-/// In the schema `planted`: each function of the system under its own name, overloads that may fit
+/// Creates in the schema `planted`: each system function under its own name, overloads that may fit
 /// the arguments of a call better, all operators between the usual types, and types and relations
-/// with the names of the system's. All of them fail with a message that the server's log shows.
+/// with the names of the system's. All of them fail with a message that the server logs.
 constexpr const char* plant = R"sql(
 CREATE SCHEMA planted;
 CREATE FUNCTION pg_temp.attempt(sql text) RETURNS void LANGUAGE plpgsql AS
@@ -87,7 +87,7 @@ class postgres_search_path : public testing::TestWithParam<std::string> {
     }
 
     [[nodiscard]] static postgres::backend open(postgres::options store = {}) {
-        // With settings that the library changes for each transaction.
+        // These are settings that the library changes for each transaction.
         store.connection = server().url() + "&options=-c%20search_path%3D" + GetParam() +
                            "%20-c%20default_transaction_isolation%3Dserializable"
                            "%20-c%20statement_timeout%3D1h";
@@ -128,7 +128,7 @@ TEST_P(postgres_search_path, changes_nothing_for_a_takeover_and_a_cleanup) {
     EXPECT_EQ(server().value("SELECT count(*) FROM syncguard_locks"), "0");
 }
 
-TEST_P(postgres_search_path, changes_nothing_where_the_server_runs_short_of_memory) {
+TEST_P(postgres_search_path, changes_nothing_if_the_server_is_short_of_memory) {
     auto lease = open().acquire("k", {.ttl = 30s});
     ASSERT_TRUE(lease);
     const auto id = lease->detach().to_string();
@@ -143,7 +143,7 @@ TEST_P(postgres_search_path, changes_nothing_where_the_server_runs_short_of_memo
     EXPECT_EQ(session.run(sql.release_without_notify.text, {"{" + id + "}"}).at(0).at(0), "1");
 }
 
-TEST_P(postgres_search_path, changes_nothing_for_many_at_once) {
+TEST_P(postgres_search_path, changes_nothing_for_many_callers_at_once) {
     const auto backend = open();
     std::vector<std::jthread> crowd;
     for (int i = 0; i < 16; ++i) {
@@ -157,7 +157,7 @@ TEST_P(postgres_search_path, changes_nothing_for_many_at_once) {
     }
 }
 
-TEST_P(postgres_search_path, changes_nothing_for_one_that_waits_for_the_key_lock) {
+TEST_P(postgres_search_path, changes_nothing_for_a_caller_that_waits_for_the_key_lock) {
     auto other = server().connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
     const auto backend = open();

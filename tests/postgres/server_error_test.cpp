@@ -1,4 +1,4 @@
-/// What SQLSTATEs and libpq's texts mean.
+/// The meaning of SQLSTATEs and libpq's messages.
 #include "postgres/server_error.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(postgres_server_error, has_the_code_of_its_class) {
         EXPECT_EQ(to_string(postgres::code_of(sqlstate)), to_string(code)) << sqlstate;
 }
 
-TEST(postgres_server_error, is_worth_another_attempt_only_where_others_were_in_the_way) {
+TEST(postgres_server_error, is_retried_only_if_other_clients_caused_it) {
     EXPECT_EQ(retry_action_for("40001"), retry_action::retry);
     EXPECT_EQ(retry_action_for("40P01"), retry_action::retry);
     EXPECT_EQ(retry_action_for("53200"), retry_action::retry);
@@ -52,12 +52,12 @@ TEST(postgres_server_error, is_worth_another_attempt_only_where_others_were_in_t
         EXPECT_EQ(retry_action_for(final), retry_action::fail) << final;
 }
 
-TEST(postgres_server_error, proves_nothing_where_a_pooler_may_have_made_it) {
+TEST(postgres_server_error, does_not_prove_failure_if_a_pooler_may_have_made_it) {
     for (const std::string of_poolers : {"08006", "08P01", "57P01", "58000"})
         EXPECT_EQ(retry_action_for(of_poolers), retry_action::outcome_unknown) << of_poolers;
 }
 
-TEST(postgres_server_error, quotes_the_server_but_for_values) {
+TEST(postgres_server_error, quotes_the_server_without_values) {
     const auto said = [](const std::string& sqlstate) {
         return std::string(
             postgres::to_lock_error({.sqlstate = sqlstate, .message = "secret"}, "S").what());
@@ -67,7 +67,7 @@ TEST(postgres_server_error, quotes_the_server_but_for_values) {
     EXPECT_EQ(said("23505").find("secret"), std::string::npos);
 }
 
-TEST(postgres_server_error, is_found_in_what_libpq_says_of_a_failed_connection) {
+TEST(postgres_server_error, is_found_in_libpqs_message_about_a_failed_connection) {
     const auto of = [](const std::string& text) {
         return postgres::to_connection_error(text, "S").code();
     };

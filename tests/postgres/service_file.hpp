@@ -1,4 +1,4 @@
-/// A service file of libpq for one test.
+/// A libpq service file for one test.
 #pragma once
 
 #include "support/temporary_folder.hpp"
@@ -10,7 +10,7 @@
 
 namespace syncguard::test {
 
-/// Made on construction and named by PGSERVICEFILE, until its destruction.
+/// Creates the file and sets PGSERVICEFILE to its path, until destruction.
 class service_file {
   public:
     explicit service_file(const std::string& text) {

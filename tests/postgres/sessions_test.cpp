@@ -37,14 +37,14 @@ class postgres_sessions : public postgres_fault {
         return number("SELECT count(*) FROM pg_locks WHERE NOT granted");
     }
 
-    /// Some client waits to be notified of a release.
+    /// Whether one client waits to be notified of a release.
     static bool is_one_flag_up() {
         return number(
                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 "
                    "AND granted") == 1;
     }
 
-    /// One that may have so many sessions.
+    /// Creates a role that may have this many sessions.
     static void make_role(const std::string& name, int sessions) {
         server().run("DO $$ BEGIN CREATE ROLE " + name + " LOGIN CONNECTION LIMIT " +
                      std::to_string(sessions) +
@@ -55,7 +55,7 @@ class postgres_sessions : public postgres_fault {
 
     static std::string key(int i) { return "k" + std::to_string(i); }
 
-    /// Calls for free keys, and for a lock that is held, are performed soon.
+    /// Expects that calls for free keys, and calls for a held lock, are performed soon.
     static void expect_service_by(const any_backend& locks, lease<any_capabilities>& held) {
         const call_options soon{.timeout = 2s};
         for (int i = 0; i < 20; ++i)
@@ -71,6 +71,7 @@ class postgres_sessions : public postgres_fault {
     }
 
     /// Cancels many acquisitions that wait on the server until `other` ends its transaction.
+    /// Expects that they leave no waiting sessions.
     static void expect_no_session_after_cancellations(const std::string& statement) {
         constexpr int pool = 5;
         constexpr int rounds = 20;
@@ -93,7 +94,7 @@ class postgres_sessions : public postgres_fault {
             stop.request_stop();
         }
         EXPECT_TRUE(eventually([] { return waiting_sessions() == 0; })) << waiting_sessions();
-        // In addition to the pool there may be one connection for extensions and one that listens.
+        // Beside the pool there may be one connection for extensions and one that listens.
         EXPECT_LE(sessions(), pool + 2);
         other.run("COMMIT");
         EXPECT_TRUE(locks.acquire(key(0)));
@@ -118,8 +119,9 @@ class postgres_sessions : public postgres_fault {
         };
     }
 
-    /// Lets calls end, by their timeouts and by stop requests, while the server makes them wait
-    /// until `other` ends its transaction, and no cancel request reaches the server.
+    /// Ends calls by their timeouts and by stop requests while they wait on the server until
+    /// `other` ends its transaction, and no cancel request reaches the server. Expects that their
+    /// waits end, too.
     void expect_waits_to_end_with(const std::vector<limited_call>& calls,
                                   const std::string& statement_of_other) {
         std::vector<any_backend> clients;
@@ -153,11 +155,11 @@ class postgres_sessions : public postgres_fault {
     }
 };
 
-TEST_F(postgres_sessions, a_wait_for_a_key_ends_with_its_call_though_it_cannot_be_cancelled) {
+TEST_F(postgres_sessions, a_wait_for_a_key_ends_with_its_call_even_if_it_cannot_be_cancelled) {
     expect_waits_to_end_with({acquisition_of("k")}, "SELECT pg_advisory_xact_lock(hashtext('k'))");
 }
 
-TEST_F(postgres_sessions, a_wait_for_a_row_ends_with_its_call_though_it_cannot_be_cancelled) {
+TEST_F(postgres_sessions, a_wait_for_a_row_ends_with_its_call_even_if_it_cannot_be_cancelled) {
     store_expired_lock("expired");
     const postgres::backend locks({.connection = server().url()}, quiet());
     const auto id = locks.acquire("held", {.ttl = 60s})->detach();
@@ -166,7 +168,7 @@ TEST_F(postgres_sessions, a_wait_for_a_row_ends_with_its_call_though_it_cannot_b
                              "SELECT * FROM syncguard_locks FOR UPDATE");
 }
 
-TEST_F(postgres_sessions, a_wait_for_a_table_ends_with_its_call_though_it_cannot_be_cancelled) {
+TEST_F(postgres_sessions, a_wait_for_a_table_ends_with_its_call_even_if_it_cannot_be_cancelled) {
     const auto id = lock_id::generate();
     expect_waits_to_end_with(
         {acquisition_of("k"), release_of(id), extension_of(id),
@@ -183,7 +185,7 @@ TEST_F(postgres_sessions, a_wait_for_a_table_ends_with_its_call_though_it_cannot
         "LOCK TABLE syncguard_locks IN ACCESS EXCLUSIVE MODE");
 }
 
-TEST_F(postgres_sessions, several_waits_of_one_call_end_with_it_though_they_cannot_be_cancelled) {
+TEST_F(postgres_sessions, several_waits_of_one_call_end_with_it_even_if_they_cannot_be_cancelled) {
     constexpr milliseconds timeout{4'000};
     store_expired_lock("k");
     server().run("INSERT INTO syncguard_fence_counters VALUES ('fence:k', 1, 'k')");
@@ -218,16 +220,16 @@ TEST_F(postgres_sessions, several_waits_of_one_call_end_with_it_though_they_cann
     with_row.run("COMMIT");
 }
 
-TEST_F(postgres_sessions, cancelled_acquisitions_of_a_key_that_is_stuck_leave_none_behind) {
+TEST_F(postgres_sessions, cancelled_acquisitions_of_a_blocked_key_leave_no_session) {
     expect_no_session_after_cancellations(
         "SELECT pg_advisory_xact_lock(hashtext('k' || i)) FROM generate_series(0, 9) i");
 }
 
-TEST_F(postgres_sessions, cancelled_acquisitions_of_a_row_that_is_locked_leave_none_behind) {
+TEST_F(postgres_sessions, cancelled_acquisitions_of_a_locked_row_leave_no_session) {
     expect_no_session_after_cancellations("SELECT * FROM syncguard_locks FOR UPDATE");
 }
 
-TEST_F(postgres_sessions, calls_that_timed_out_behind_a_locked_table_leave_none_behind) {
+TEST_F(postgres_sessions, calls_that_timed_out_at_a_locked_table_leave_no_session) {
     const postgres::backend locks({.connection = server().url(), .pool_size = 4}, quiet());
     auto other = server().connect();
     other.run("BEGIN; LOCK TABLE syncguard_locks IN ACCESS EXCLUSIVE MODE");
@@ -241,7 +243,7 @@ TEST_F(postgres_sessions, calls_that_timed_out_behind_a_locked_table_leave_none_
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST_F(postgres_sessions, a_client_that_ends_takes_its_waiting_sessions_with_it) {
+TEST_F(postgres_sessions, a_destroyed_client_ends_its_waiting_sessions) {
     auto other = server().connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
     for (int i = 0; i < 3; ++i) {
@@ -258,7 +260,7 @@ TEST_F(postgres_sessions, a_client_that_ends_takes_its_waiting_sessions_with_it)
     other.run("COMMIT");
 }
 
-TEST_F(postgres_sessions, of_the_calls_for_a_stuck_key_one_has_a_connection) {
+TEST_F(postgres_sessions, only_one_of_the_calls_for_a_blocked_key_has_a_connection) {
     const auto locks = open(20s, 4);
     auto held = locks.acquire("held", {.ttl = 60s});
     auto other = server().connect();
@@ -277,7 +279,7 @@ TEST_F(postgres_sessions, of_the_calls_for_a_stuck_key_one_has_a_connection) {
     }
 }
 
-TEST_F(postgres_sessions, stuck_keys_that_take_the_whole_pool_hold_up_no_calls_for_other_keys) {
+TEST_F(postgres_sessions, blocked_keys_that_use_the_whole_pool_do_not_delay_calls_for_other_keys) {
     for (const int pool : {1, 3}) {
         SCOPED_TRACE(pool);
         const auto locks = open(20s, static_cast<std::size_t>(pool));
@@ -287,7 +289,7 @@ TEST_F(postgres_sessions, stuck_keys_that_take_the_whole_pool_hold_up_no_calls_f
             "BEGIN; SELECT pg_advisory_xact_lock(hashtext('k' || i)) "
             "FROM generate_series(0, 9) AS i");
         std::vector<std::jthread> crowd;
-        // One more than the pool has connections: that call waits in front of the others.
+        // One call more than the pool has connections: it waits before the others in the queue.
         for (int i = 0; i <= pool; ++i) {
             crowd.emplace_back([&, i] {
                 EXPECT_NO_THROW((void)locks.acquire(key(i), {.ttl = 60s, .timeout = 20s}));
@@ -296,13 +298,13 @@ TEST_F(postgres_sessions, stuck_keys_that_take_the_whole_pool_hold_up_no_calls_f
         EXPECT_TRUE(eventually([&] { return waiting_sessions() == pool; }));
         EXPECT_NO_THROW(expect_service_by(locks, *held));
         EXPECT_EQ(waiting_sessions(), pool);
-        // In addition to the pool there is one connection.
+        // Beside the pool there is one connection.
         EXPECT_TRUE(eventually([&] { return sessions() == pool + 1; })) << sessions();
         other.run("COMMIT");
     }
 }
 
-TEST_F(postgres_sessions, each_call_for_a_stuck_key_ends_at_its_own_deadline) {
+TEST_F(postgres_sessions, each_call_for_a_blocked_key_ends_at_its_own_deadline) {
     const auto locks = open();
     auto other = server().connect();
     other.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('stuck'))");
@@ -338,7 +340,7 @@ TEST_F(postgres_sessions, calls_for_one_key_whose_row_is_locked_leave_connection
     }
 }
 
-TEST_F(postgres_sessions, timeouts_below_the_round_trip_do_not_open_a_connection_each) {
+TEST_F(postgres_sessions, timeouts_below_the_round_trip_do_not_each_open_a_connection) {
     constexpr std::size_t pool = 2;
     const auto locks = open(5s, pool);
     EXPECT_FALSE(locks.is_locked("k"));
@@ -364,7 +366,7 @@ TEST_F(postgres_sessions, timeouts_below_the_round_trip_do_not_open_a_connection
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-/// Raises an error with that SQLSTATE at the first acquisitions that insert a row.
+/// Raises an error with a given SQLSTATE at the first acquisitions that insert a row.
 class refusing_first_attempts {
   public:
     refusing_first_attempts(const postgres_server& server, const std::string& sqlstate, long count)
@@ -399,7 +401,7 @@ TEST_F(postgres_sessions, serialization_failures_and_deadlocks_are_repeated_unti
     }
 }
 
-TEST_F(postgres_sessions, a_serialization_failure_that_does_not_pass_is_told_at_the_deadline) {
+TEST_F(postgres_sessions, a_lasting_serialization_failure_is_reported_at_the_deadline) {
     const auto locks = open();
     const refusing_first_attempts refusing(server(), "40001", 1'000'000);
     const auto begin = steady_clock::now();
@@ -437,7 +439,7 @@ lock_options waiting_by_notification() {
                       .jitter = jitter::none}};
 }
 
-TEST_F(postgres_sessions, a_client_that_waits_has_one_connection_and_uses_it_when_it_is_told) {
+TEST_F(postgres_sessions, a_waiting_client_has_one_connection_and_uses_it_when_notified) {
     const postgres::backend holder({.connection = server().url()}, quiet());
     auto held = holder.acquire("k", {.ttl = 60s});
     const auto waiters = [] { return number("SELECT count(*) " + sessions_named("waiter")); };
@@ -455,8 +457,7 @@ TEST_F(postgres_sessions, a_client_that_waits_has_one_connection_and_uses_it_whe
     EXPECT_TRUE(held->release().ok);
 }
 
-TEST_F(postgres_sessions,
-       a_release_on_the_only_connection_wakes_those_who_wait_in_the_same_client) {
+TEST_F(postgres_sessions, a_release_on_the_only_connection_wakes_waiters_of_the_same_client) {
     make_role("lonely", 1);
     auto url = server().url();
     url.replace(url.find("postgres@"), 8, "lonely");
@@ -472,7 +473,7 @@ TEST_F(postgres_sessions,
     EXPECT_TRUE(held->release().ok);
 }
 
-TEST_F(postgres_sessions, a_call_that_waits_on_the_server_keeps_no_notification_back) {
+TEST_F(postgres_sessions, a_call_that_waits_on_the_server_does_not_delay_notifications) {
     const postgres::backend holder({.connection = server().url()}, quiet());
     auto held = holder.acquire("k", {.ttl = 60s});
     auto other = server().connect();
@@ -492,7 +493,7 @@ TEST_F(postgres_sessions, a_call_that_waits_on_the_server_keeps_no_notification_
     other.run("COMMIT");
 }
 
-/// Clients of a role that may have fewer sessions than they want.
+/// Clients of a role whose connection limit is lower than the number of sessions they want.
 class postgres_connection_limit : public postgres_sessions {
   protected:
     postgres_connection_limit() {
@@ -546,7 +547,7 @@ void postgres_connection_limit::expect_holder_to_reconnect_and_extend() {
         });
         waiters_.pop_back();
     }
-    // So many that each of those without a connection has had one.
+    // So many refusals that each client without a connection has had one.
     EXPECT_TRUE(eventually([&] {
         const auto log = server().log().substr(logged_before);
         const std::string refusal = "too many connections for role \"crowded\"";
@@ -566,13 +567,13 @@ void postgres_connection_limit::expect_holder_to_reconnect_and_extend() {
 }
 
 TEST_F(postgres_connection_limit,
-       holders_reconnect_and_extend_though_waiters_want_every_connection) {
+       holders_reconnect_and_extend_while_waiters_want_every_connection) {
     limit_sessions(3);
     expect_holder_to_reconnect_and_extend();
 }
 
 TEST_F(postgres_connection_limit,
-       holders_reconnect_and_extend_though_the_waiters_once_held_other_locks) {
+       holders_reconnect_and_extend_even_if_the_waiters_once_held_other_locks) {
     for (std::size_t i = 0; i < waiters_.size(); ++i)
         EXPECT_TRUE(waiters_[i].acquire("other" + std::to_string(i), {.ttl = 10min})->release().ok);
     limit_sessions(3);
@@ -580,7 +581,7 @@ TEST_F(postgres_connection_limit,
     expect_holder_to_reconnect_and_extend();
 }
 
-TEST_F(postgres_sessions, unlimited_timeouts_are_no_times_in_the_past) {
+TEST_F(postgres_sessions, unlimited_timeouts_do_not_overflow) {
     const postgres::backend locks({.connection = server().url(),
                                    .connect_timeout = milliseconds::max(),
                                    .statement_timeout = milliseconds::max()},

@@ -1,4 +1,4 @@
-/// What is stored: rows exactly as docs/storage.md says, beside what peers store.
+/// The stored rows: exactly as in docs/storage.md, together with rows of peers.
 #include "postgres/on_postgres.hpp"
 #include "support/eventually.hpp"
 #include "support/expect_error.hpp"
@@ -41,7 +41,7 @@ TEST_F(postgres_storage, a_key_is_stored_in_its_normal_form) {
     EXPECT_EQ(counters().at(0).at(0), "fence:caf\xC3\xA9");
 }
 
-TEST_F(postgres_storage, an_extension_changes_the_end_alone) {
+TEST_F(postgres_storage, an_extension_changes_only_the_expiry) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
     auto expected = locks();
@@ -69,7 +69,7 @@ TEST_F(postgres_storage, a_release_removes_the_row_and_leaves_the_counter) {
     EXPECT_EQ(counters().size(), 1U);
 }
 
-TEST_F(postgres_storage, a_contended_attempt_spends_no_fence_and_writes_nothing) {
+TEST_F(postgres_storage, a_contended_attempt_uses_no_fence_and_writes_nothing) {
     const auto backend = open();
     take(backend, "k");
     const auto before = server().value("SELECT xmin || ',' || xmax FROM syncguard_locks");
@@ -79,14 +79,14 @@ TEST_F(postgres_storage, a_contended_attempt_spends_no_fence_and_writes_nothing)
     EXPECT_EQ(server().value("SELECT xmin || ',' || xmax FROM syncguard_locks"), before);
 }
 
-TEST_F(postgres_storage, a_counter_at_its_end_is_left_there_and_nothing_is_locked) {
+TEST_F(postgres_storage, a_counter_at_its_end_is_not_changed_and_nothing_is_locked) {
     server().run("INSERT INTO syncguard_fence_counters VALUES ('fence:k', 900000000000000)");
     expect_error(error_code::internal, [] { (void)open().acquire("k"); });
     EXPECT_EQ(counters().at(0).at(1), "900000000000000");
     EXPECT_EQ(locks(), rows{});
 }
 
-TEST_F(postgres_storage, a_counter_that_was_lost_goes_on_after_the_fence_of_the_stored_lock) {
+TEST_F(postgres_storage, a_lost_counter_continues_after_the_fence_of_the_stored_lock) {
     const auto backend = open();
     for (const std::string counter : {"DELETE FROM syncguard_fence_counters",
                                       "UPDATE syncguard_fence_counters SET fence = 5"}) {
@@ -100,7 +100,7 @@ TEST_F(postgres_storage, a_counter_that_was_lost_goes_on_after_the_fence_of_the_
     }
 }
 
-TEST_F(postgres_storage, a_stored_fence_that_is_the_last_one_ends_the_counter) {
+TEST_F(postgres_storage, after_the_last_fence_in_a_stored_lock_nothing_is_granted) {
     const auto backend = open();
     take(backend, "k", 10s);
     server().run(
@@ -123,7 +123,7 @@ TEST_F(postgres_storage, a_counter_below_zero_is_refused_and_nothing_is_locked) 
     }
 }
 
-TEST_F(postgres_storage, a_lock_with_the_last_end_that_can_be_stored_is_locked) {
+TEST_F(postgres_storage, a_lock_with_the_latest_expiry_is_locked) {
     const auto backend = open();
     const auto id = take(backend, "k");
     server().run("UPDATE syncguard_locks SET expires_at_ms = 9223372036854775807");
@@ -141,7 +141,7 @@ TEST_F(postgres_storage, a_lock_with_the_last_end_that_can_be_stored_is_locked) 
     EXPECT_TRUE(backend.release(id).ok);
 }
 
-TEST_F(postgres_storage, a_lock_with_the_first_end_that_can_be_stored_is_expired) {
+TEST_F(postgres_storage, a_lock_with_the_earliest_expiry_is_expired) {
     const auto backend = open();
     const auto id = take(backend, "k");
     server().run("UPDATE syncguard_locks SET expires_at_ms = -9223372036854775808");
@@ -151,7 +151,7 @@ TEST_F(postgres_storage, a_lock_with_the_first_end_that_can_be_stored_is_expired
     EXPECT_TRUE(backend.acquire("k"));
 }
 
-TEST_F(postgres_storage, a_lock_is_live_for_one_second_after_its_end) {
+TEST_F(postgres_storage, a_lock_is_live_for_one_second_after_its_expiry) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
     server().advance(10s + 999ms);
@@ -173,7 +173,7 @@ TEST_F(postgres_storage, a_lock_is_live_for_one_second_after_its_end) {
     EXPECT_TRUE(backend.acquire("k"));
 }
 
-TEST_F(postgres_storage, columns_may_get_other_types_while_a_connection_is_used) {
+TEST_F(postgres_storage, columns_may_change_their_types_while_a_connection_is_used) {
     const auto backend = open({.connection = {}, .tables = {}, .pool_size = 1});
     const auto use = [&] {
         const auto id = take(backend, "k");
@@ -200,7 +200,7 @@ TEST_F(postgres_storage, columns_may_get_other_types_while_a_connection_is_used)
     use();
 }
 
-TEST_F(postgres_storage, columns_that_a_peer_added_do_no_harm) {
+TEST_F(postgres_storage, columns_added_by_a_peer_are_ignored) {
     server().run("ALTER TABLE syncguard_locks ADD COLUMN note TEXT DEFAULT 'x'");
     const auto backend = open();
     const auto id = take(backend, "k");
@@ -210,7 +210,7 @@ TEST_F(postgres_storage, columns_that_a_peer_added_do_no_harm) {
     server().run("ALTER TABLE syncguard_locks DROP COLUMN note");
 }
 
-TEST_F(postgres_storage, locks_of_a_peer_are_respected_and_ours_by_it) {
+TEST_F(postgres_storage, this_library_and_a_peer_respect_each_others_locks) {
     const auto backend = open();
     postgres_peer peer(server().url());
     const auto theirs = postgres_peer::new_lock_id();
@@ -229,8 +229,8 @@ TEST_F(postgres_storage, locks_of_a_peer_are_respected_and_ours_by_it) {
     EXPECT_EQ(peer.acquire("ours", postgres_peer::new_lock_id(), 30s), "000000000000002");
 }
 
-TEST_F(postgres_storage, an_acquisition_waits_for_a_peer_that_is_at_it_and_sees_what_it_did) {
-    // Between the peer's look and its write, which does not look again.
+TEST_F(postgres_storage, an_acquisition_waits_for_a_peers_transaction_and_sees_its_result) {
+    // The peer has read the key and writes later without reading it again.
     auto peer = server().connect();
     peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
     const auto backend = open();
@@ -246,7 +246,7 @@ TEST_F(postgres_storage, an_acquisition_waits_for_a_peer_that_is_at_it_and_sees_
     EXPECT_EQ(counters(), rows{});
 }
 
-TEST_F(postgres_storage, the_clock_is_read_after_the_waiting) {
+TEST_F(postgres_storage, the_clock_is_read_after_the_wait) {
     auto peer = server().connect();
     peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
     const auto backend = open();
@@ -260,7 +260,7 @@ TEST_F(postgres_storage, the_clock_is_read_after_the_waiting) {
     EXPECT_EQ(locks().at(0).at(2), digits(server().now() + 30s));
 }
 
-TEST_F(postgres_storage, the_clock_is_read_after_the_waiting_for_a_row) {
+TEST_F(postgres_storage, the_clock_is_read_after_the_wait_for_a_row) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
     for (const bool extends : {true, false}) {
@@ -278,7 +278,7 @@ TEST_F(postgres_storage, the_clock_is_read_after_the_waiting_for_a_row) {
     }
 }
 
-TEST_F(postgres_storage, what_became_of_a_row_while_it_was_waited_for_counts) {
+TEST_F(postgres_storage, a_row_is_read_again_after_the_wait_for_it) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
     for (const bool extends : {true, false}) {
@@ -296,7 +296,7 @@ TEST_F(postgres_storage, what_became_of_a_row_while_it_was_waited_for_counts) {
     }
 }
 
-TEST_F(postgres_storage, a_lock_that_is_extended_while_it_is_taken_over_stays_with_its_owner) {
+TEST_F(postgres_storage, a_lock_extended_during_its_takeover_stays_with_its_owner) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
     auto owner = server().connect();
@@ -313,7 +313,7 @@ TEST_F(postgres_storage, a_lock_that_is_extended_while_it_is_taken_over_stays_wi
     EXPECT_EQ(counters().at(0).at(1), "1");
 }
 
-TEST_F(postgres_storage, a_lock_that_is_removed_while_it_is_taken_over_is_granted) {
+TEST_F(postgres_storage, a_lock_removed_during_its_takeover_is_granted) {
     const auto backend = open();
     take(backend, "k", 10s);
     server().advance(12s);
@@ -355,7 +355,7 @@ TEST_F(postgres_storage,
     waiting.join();
     server().advance(1h);
     other.run("ROLLBACK");
-    // The acquisition has this lock until the end of its transaction.
+    // The acquisition holds this lock until the end of its transaction.
     other.run("SELECT pg_advisory_lock(hashtext('k')); SELECT pg_advisory_unlock(hashtext('k'))");
     EXPECT_EQ(counters().at(0).at(1), "1");
 }
@@ -380,8 +380,7 @@ class postgres_slow_commit : public postgres_storage {
     }
 };
 
-TEST_F(postgres_slow_commit,
-       an_extension_in_the_tolerance_second_keeps_peers_out_until_it_commits) {
+TEST_F(postgres_slow_commit, an_extension_in_the_tolerance_second_excludes_peers_until_it_commits) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
     server().advance(10'500ms);
@@ -404,10 +403,10 @@ TEST_F(postgres_slow_commit,
 }
 
 TEST_F(postgres_slow_commit,
-       an_extension_beside_a_peer_at_the_key_that_outlasts_the_end_is_expired) {
+       an_extension_that_commits_after_the_expiry_during_a_peers_transaction_fails) {
     const auto backend = open();
     const auto id = take(backend, "k", 10s);
-    // It has the advisory lock, and decides later.
+    // The peer holds the advisory lock, and decides later.
     auto peer = server().connect();
     peer.run("BEGIN; SELECT pg_advisory_xact_lock(hashtext('k'))");
     auto gate = server().connect();
@@ -422,7 +421,7 @@ TEST_F(postgres_slow_commit,
     extending.join();
     EXPECT_FALSE(extended->ok);
     peer.run("ROLLBACK");
-    // The caller does not release what it was told is over.
+    // The library must release the lock, because the caller was told that it has expired.
     EXPECT_TRUE(eventually([&] { return locks().empty(); }));
 }
 
@@ -446,7 +445,7 @@ TEST_F(postgres_storage, no_operation_leaves_anything_in_its_session) {
     EXPECT_EQ(server().value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), "0");
 }
 
-TEST_F(postgres_storage, is_locked_writes_nothing_unless_told) {
+TEST_F(postgres_storage, is_locked_writes_nothing_by_default) {
     const auto backend = open();
     take(backend, "k", 10s);
     server().advance(1h);
@@ -454,7 +453,7 @@ TEST_F(postgres_storage, is_locked_writes_nothing_unless_told) {
     EXPECT_EQ(locks().size(), 1U);
 }
 
-TEST_F(postgres_storage, is_locked_with_cleanup_removes_what_ended_two_seconds_ago) {
+TEST_F(postgres_storage, is_locked_with_cleanup_removes_a_lock_that_expired_two_seconds_ago) {
     const auto backend = open({.connection = {},
                                .tables = {},
                                .pool_size = 1,
@@ -474,7 +473,7 @@ TEST_F(postgres_storage, is_locked_with_cleanup_removes_what_ended_two_seconds_a
     EXPECT_EQ(counters().size(), 2U);
 }
 
-TEST_F(postgres_storage, is_locked_answers_though_it_may_not_clean_up) {
+TEST_F(postgres_storage, is_locked_answers_even_without_the_right_to_clean_up) {
     server().run("CREATE ROLE reader LOGIN; GRANT SELECT ON syncguard_locks TO reader");
     auto url = server().url();
     const std::string read_only =
@@ -488,7 +487,7 @@ TEST_F(postgres_storage, is_locked_answers_though_it_may_not_clean_up) {
     }
 }
 
-TEST_F(postgres_storage, is_locked_with_cleanup_does_not_wait_for_who_has_the_row) {
+TEST_F(postgres_storage, is_locked_with_cleanup_does_not_wait_for_a_locked_row) {
     const auto backend = open({.connection = {},
                                .tables = {},
                                .pool_size = 1,

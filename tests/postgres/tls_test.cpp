@@ -1,5 +1,4 @@
-/// TLS to a PostgreSQL server: it works where everything is right, and fails closed where anything
-/// is not.
+/// TLS to a PostgreSQL server: works with valid certificates, and fails closed otherwise.
 #include "postgres/postgres_fault.hpp"
 #include "support/certificates.hpp"
 
@@ -14,7 +13,7 @@ class postgres_tls : public testing::Test {
         static const certificates all;
         return all;
     }
-    /// Lets nobody in without TLS and a password.
+    /// Options of a server that requires TLS and a password.
     [[nodiscard]] static postgres_server_options secured(const certificate_files& presented) {
         return {.host_rules = "hostssl all all 127.0.0.1/32 scram-sha-256\n",
                 .certificate = presented};
@@ -40,7 +39,7 @@ class postgres_tls : public testing::Test {
     }
 };
 
-TEST_F(postgres_tls, a_good_certificate_is_accepted_by_name_and_by_address) {
+TEST_F(postgres_tls, a_valid_certificate_is_accepted_by_name_and_by_address) {
     const postgres_server server(secured(issued().server()));
     for (const char* host : {"127.0.0.1", "localhost"}) {
         const auto locks = open(server, host);
@@ -54,7 +53,7 @@ TEST_F(postgres_tls, a_good_certificate_is_accepted_by_name_and_by_address) {
     }
 }
 
-TEST_F(postgres_tls, bad_certificates_are_refused) {
+TEST_F(postgres_tls, invalid_certificates_are_refused) {
     for (const auto* presented :
          {&issued().expired_server(), &issued().other_host(), &issued().self_signed()}) {
         const postgres_server server(secured(*presented));
@@ -62,19 +61,19 @@ TEST_F(postgres_tls, bad_certificates_are_refused) {
     }
 }
 
-TEST_F(postgres_tls, a_server_without_tls_is_refused_by_who_asks_for_it) {
+TEST_F(postgres_tls, a_server_without_tls_is_refused_if_tls_is_required) {
     const postgres_server server;
     expect_error(error_code::service_unavailable,
                  [&] { (void)open(server, "127.0.0.1", "require").acquire("k"); });
 }
 
-TEST_F(postgres_tls, who_does_not_ask_for_it_is_refused_by_a_server_that_does) {
+TEST_F(postgres_tls, a_client_without_tls_is_refused_by_a_server_that_requires_it) {
     const postgres_server server(secured(issued().server()));
     expect_error(error_code::auth_failed,
                  [&] { (void)open(server, "127.0.0.1", "disable").acquire("k"); });
 }
 
-TEST_F(postgres_tls, a_mode_that_does_not_exist_is_a_wrong_argument) {
+TEST_F(postgres_tls, an_unknown_mode_is_an_invalid_argument) {
     const postgres_server server;
     expect_error(error_code::invalid_argument,
                  [&] { (void)open(server, "127.0.0.1", "bogus").acquire("k"); });

@@ -1,4 +1,4 @@
-/// PostgreSQL URLs and what is read from connection strings.
+/// PostgreSQL URLs, and the options read from connection strings.
 #include "postgres/server_address.hpp"
 #include "postgres/service_file.hpp"
 #include "support/expect_error.hpp"
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using postgres::parse_url;
 using postgres::server_address;
 
-TEST(postgres_url, hands_on_what_is_libpqs_and_reads_what_is_ours) {
+TEST(postgres_url, passes_libpqs_options_on_and_reads_its_own) {
     const auto read = parse_url(
         "POSTGRES://u:p%40w@h1:5433,h2/db?sslmode=require&pool_size=3&locks_table=a.l&"
         "fence_counters_table=a.f&connect_timeout_ms=7&statement_timeout_ms=8&"
@@ -30,7 +30,7 @@ TEST(postgres_url, hands_on_what_is_libpqs_and_reads_what_is_ours) {
     EXPECT_TRUE(read.cleanup_in_is_locked);
 }
 
-TEST(postgres_url, that_makes_no_sense_is_refused_without_being_repeated) {
+TEST(postgres_url, that_is_malformed_is_refused_without_being_repeated) {
     for (const std::string url :
          {"postgres:h", "postgres://h?pool_size=0", "postgres://h?pool_size=x",
           "postgres://h?cleanup_in_is_locked=yes", "postgres://h?statement_timeout_ms=-1"}) {
@@ -45,7 +45,7 @@ TEST(postgres_url, that_makes_no_sense_is_refused_without_being_repeated) {
     }
 }
 
-TEST(postgres_server_address, has_a_place_for_each_host_with_its_port) {
+TEST(postgres_server_address, has_an_entry_for_each_host_with_its_port) {
     const server_address read({.connection = "host=a,b,/run port=1,2,3 password=hunter2"});
     ASSERT_EQ(read.candidates.size(), 3U);
     EXPECT_EQ(read.candidates[1].host, "b");
@@ -62,26 +62,26 @@ TEST(postgres_server_address, shares_one_port_among_all_hosts) {
     EXPECT_EQ(read.candidates.at(1).port, "7");
 }
 
-TEST(postgres_server_address, looks_up_no_numeric_address) {
+TEST(postgres_server_address, does_not_resolve_numeric_addresses) {
     const server_address read({.connection = "host=127.0.0.1,::1,name hostaddr=,,10.0.0.1"});
     for (const auto& each : read.candidates)
         EXPECT_FALSE(each.needs_lookup()) << each.host;
 }
 
-TEST(postgres_server_address, takes_the_connect_timeout_of_the_string_first) {
+TEST(postgres_server_address, prefers_the_connect_timeout_of_the_string) {
     EXPECT_EQ(server_address({.connection = "connect_timeout=3"}).connect_timeout, 3s);
     EXPECT_EQ(server_address({.connection = "connect_timeout=0"}).connect_timeout, 5s);
     expect_error(error_code::invalid_argument,
                  [] { server_address({.connection = "connect_timeout=soon"}); });
 }
 
-TEST(postgres_server_address, speaks_utf8_whatever_the_string_says) {
+TEST(postgres_server_address, uses_utf8_whatever_the_string_requests) {
     EXPECT_EQ(
         server_address({.connection = "client_encoding=LATIN1"}).settings.at("client_encoding"),
         "UTF8");
 }
 
-TEST(postgres_server_address, asks_for_a_server_that_writes_unless_another_is_wanted) {
+TEST(postgres_server_address, requires_a_writable_server_by_default) {
     const auto wanted = [](const std::string& connection) {
         return server_address({.connection = connection}).settings.at("target_session_attrs");
     };
@@ -111,7 +111,7 @@ TEST(postgres_server_address, by_service_has_the_hosts_of_the_service_file) {
     expect_hosts_of(server_address({.connection = "dbname=d"}));
 }
 
-TEST(postgres_server_address, by_service_asks_for_a_server_that_writes_unless_another_is_wanted) {
+TEST(postgres_server_address, by_service_requires_a_writable_server_by_default) {
     const service_file file("[main]\nhost=a\n[second]\nhost=a\ntarget_session_attrs=standby\n");
     const auto wanted = [](const std::string& connection) {
         const auto settings = server_address({.connection = connection}).settings;
@@ -127,7 +127,7 @@ TEST(postgres_server_address, by_service_asks_for_a_server_that_writes_unless_an
     EXPECT_EQ(wanted(""), "the service's");
 }
 
-TEST(postgres_server_address, by_a_service_that_is_not_there_is_refused) {
+TEST(postgres_server_address, by_an_unknown_service_is_refused) {
     const service_file file("[main]\nhost=a\n");
     const auto expect_refused = [](const std::string& connection) {
         const auto failure = expect_error(error_code::invalid_argument,

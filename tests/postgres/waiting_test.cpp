@@ -1,5 +1,5 @@
-/// Waiting for a lock in PostgreSQL: what wakes who waits, what it leaves behind on the server, and
-/// what happens where the server cannot tell.
+/// Waiting for a lock in PostgreSQL: which events wake a waiting caller, what waiting leaves on the
+/// server, and waiting without notifications.
 #include "postgres/on_postgres.hpp"
 #include "support/eventually.hpp"
 #include "support/transaction_pooler.hpp"
@@ -16,7 +16,7 @@
 namespace syncguard::test {
 namespace {
 
-/// Of two numbers, unlike the locks by which peers acquire.
+/// Advisory locks of two numbers, unlike those by which peers acquire.
 const std::string interest_markers =
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted";
 const std::string listeners =
@@ -32,13 +32,13 @@ class waiting_on_postgres : public on_postgres {
                           .backoff = backoff::fixed,
                           .jitter = jitter::none}};
     }
-    /// So rarely that a test which depends on it fails.
+    /// Retries so rarely that a test that depends on a retry fails.
     static lock_options hardly_ever_retrying() { return retrying_every(5min); }
 
     static bool has_waiter() { return server().value(interest_markers) == "1"; }
 
-    /// Lets a caller wait for a held lock, ends the lock by `let_go`, and expects that
-    /// the one who waits gets it soon.
+    /// Lets a caller wait for a held lock, ends the lock by `let_go`, and expects that the waiting
+    /// caller gets it soon.
     template <class LetGo>
     static void expect_to_be_woken_by(LetGo let_go) {
         const auto begin = std::chrono::steady_clock::now();
@@ -71,7 +71,7 @@ TEST_F(waiting_on_postgres, an_extension_that_shortens_wakes) {
     });
 }
 
-TEST_F(waiting_on_postgres, an_interest_marker_that_cannot_be_had_leaves_other_keys_alone) {
+TEST_F(waiting_on_postgres, an_unavailable_interest_marker_does_not_affect_other_keys) {
     auto other = server().connect();
     other.run("SELECT pg_advisory_lock(1937337955, hashtext('another'))");
     const auto locks = open();
@@ -89,7 +89,7 @@ TEST_F(waiting_on_postgres, an_interest_marker_that_cannot_be_had_leaves_other_k
                    "AND pid <> pg_backend_pid()") == "1";
     }));
     std::jthread waiting([&] { granted("k"); });
-    // One of them belongs to the other session.
+    // One of the two belongs to the other session.
     EXPECT_TRUE(eventually([] { return server().value(interest_markers) == "2"; }));
     EXPECT_TRUE(open().release(id).ok);
     waiting.join();
@@ -101,7 +101,7 @@ TEST_F(waiting_on_postgres, an_interest_marker_that_cannot_be_had_leaves_other_k
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
 }
 
-TEST_F(waiting_on_postgres, a_release_wakes_though_the_flag_of_its_key_cannot_be_had) {
+TEST_F(waiting_on_postgres, a_release_wakes_even_if_the_interest_marker_of_its_key_is_unavailable) {
     auto other = server().connect();
     other.run("SELECT pg_advisory_lock(1937337955, hashtext('k'))");
     const auto id = take(open(), "k", 600s);
@@ -111,7 +111,7 @@ TEST_F(waiting_on_postgres, a_release_wakes_though_the_flag_of_its_key_cannot_be
         const auto locks = open({.connection = server().url() + "&application_name=without_flag"});
         EXPECT_NO_THROW(EXPECT_TRUE(acquire_with_retries(locks, "k", options).valid()));
     });
-    // The transaction that was refused the flag has ended.
+    // The transaction that could not get the interest marker has ended.
     EXPECT_TRUE(eventually([] {
         return server().value(
                    "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' "
@@ -184,7 +184,7 @@ class waiting_on_a_small_server : public waiting_on_postgres {
     postgres_connection greedy_ = small_.connect();
 };
 
-TEST_F(waiting_on_a_small_server, a_full_table_of_locks_holds_up_neither_holders_nor_waiters) {
+TEST_F(waiting_on_a_small_server, a_full_table_of_locks_delays_neither_holders_nor_waiters) {
     const auto crowd = wait_for_all(retrying_every(200ms));
     fill_table();
     EXPECT_NO_THROW(EXPECT_TRUE(locks_.extend(held_.back()).ok));
@@ -194,7 +194,7 @@ TEST_F(waiting_on_a_small_server, a_full_table_of_locks_holds_up_neither_holders
         (void)locks_.release(each);
 }
 
-TEST_F(waiting_on_a_small_server, a_full_table_of_locks_gets_the_interest_markers_back) {
+TEST_F(waiting_on_a_small_server, interest_markers_are_returned_to_a_full_table_of_locks) {
     std::stop_source stop;
     auto options = hardly_ever_retrying();
     options.stop = stop.get_token();
@@ -202,13 +202,13 @@ TEST_F(waiting_on_a_small_server, a_full_table_of_locks_gets_the_interest_marker
     fill_table();
     EXPECT_NO_THROW(EXPECT_TRUE(locks_.extend(held_.back()).ok));
     EXPECT_NO_THROW(EXPECT_TRUE(locks_.acquire("new")));
-    // The session that asks is the one that fills the table.
+    // The session that fills the table counts the markers of others.
     const auto others = interest_markers + " AND pid <> pg_backend_pid()";
     EXPECT_NO_THROW(EXPECT_TRUE(eventually([&] { return greedy_.value(others) == "0"; })));
     stop.request_stop();
 }
 
-/// Statements that use shared memory of the server are refused.
+/// A server that refuses statements that use its shared memory.
 class waiting_on_a_short_server : public waiting_on_postgres {
   protected:
     static void refuse(const std::string& function, const std::string& sqlstate) {
@@ -225,7 +225,7 @@ class waiting_on_a_short_server : public waiting_on_postgres {
     }
 };
 
-TEST_F(waiting_on_a_short_server, a_full_queue_of_notifications_holds_up_no_release) {
+TEST_F(waiting_on_a_short_server, a_full_queue_of_notifications_does_not_prevent_releases) {
     const auto locks = open();
     const auto id = take(locks, "k");
     refuse("pg_notify", "54000");
@@ -233,7 +233,7 @@ TEST_F(waiting_on_a_short_server, a_full_queue_of_notifications_holds_up_no_rele
     EXPECT_TRUE(locks.release(id).ok);
 }
 
-TEST_F(waiting_on_a_short_server, a_full_table_of_locks_holds_up_no_holder) {
+TEST_F(waiting_on_a_short_server, a_full_table_of_locks_does_not_prevent_extensions_and_releases) {
     const auto locks = open();
     const auto id = take(locks, "k");
     refuse("pg_try_advisory", "53200");
@@ -244,13 +244,13 @@ TEST_F(waiting_on_a_short_server, a_full_table_of_locks_holds_up_no_holder) {
 TEST_F(waiting_on_postgres, the_loss_of_the_connection_wakes) {
     take(open(), "k", 600s);
     expect_to_be_woken_by([&] {
-        // In this order nobody is told of the row's end.
+        // In this order no client is notified of the row's deletion.
         server().run("DELETE FROM syncguard_locks");
         EXPECT_EQ(server().value("SELECT count(pg_terminate_backend(pid)) " + listeners), "1");
     });
 }
 
-TEST_F(waiting_on_postgres, after_the_loss_of_the_connection_it_is_told_again) {
+TEST_F(waiting_on_postgres, after_the_loss_of_the_connection_a_waiter_is_notified_again) {
     const auto id = take(open(), "k", 600s);
     expect_to_be_woken_by([&] {
         const auto first = server().value("SELECT pid " + listeners);
@@ -263,7 +263,7 @@ TEST_F(waiting_on_postgres, after_the_loss_of_the_connection_it_is_told_again) {
     });
 }
 
-TEST_F(waiting_on_postgres, a_peer_that_does_not_tell_is_found_out_by_the_next_retry) {
+TEST_F(waiting_on_postgres, a_release_without_notification_is_found_by_the_next_retry) {
     take(open(), "k", 600s);
     std::jthread waiting(
         [&] { EXPECT_TRUE(acquire_with_retries(open(), "k", retrying_every(50ms)).valid()); });
@@ -275,7 +275,7 @@ TEST_F(waiting_on_postgres, a_release_notifies_only_if_a_client_waits) {
     auto ear = server().connect();
     ear.run("LISTEN syncguard");
     const auto heard = [&] {
-        // The answer to a question comes after what was committed before it.
+        // The answer to a query arrives after notifications that were committed before it.
         ear.run("SELECT 1");
         int count = 0;
         while (PGnotify* const news = PQnotifies(ear.native())) {
@@ -293,12 +293,11 @@ TEST_F(waiting_on_postgres, a_release_notifies_only_if_a_client_waits) {
         EXPECT_EQ(heard(), 0);
         held.release();
     });
-    // By the former waiter, too: its interest marker is still there when it releases.
+    // The former waiter notifies, too: its interest marker still exists when it releases.
     EXPECT_GE(heard(), 1);
 }
 
-TEST_F(waiting_on_postgres,
-       leaves_no_interest_marker_behind_though_the_client_lives_on_and_does_nothing) {
+TEST_F(waiting_on_postgres, leaves_no_interest_marker_even_if_the_client_continues_idle) {
     const auto locks = open();
     const auto id = take(locks, "k", 600s);
     std::jthread releasing([&] {
@@ -307,14 +306,14 @@ TEST_F(waiting_on_postgres,
     });
     auto lease = acquire_with_retries(locks, "k", hardly_ever_retrying());
     EXPECT_TRUE(eventually([] { return server().value(interest_markers) == "0"; }));
-    // Nor does it listen to what nobody reads any more.
+    // The client no longer listens, either.
     EXPECT_EQ(server().value("SELECT count(*) FROM pg_stat_activity "
                              "WHERE query = 'UNLISTEN syncguard'"),
               "1");
     EXPECT_TRUE(lease.release().ok);
 }
 
-TEST_F(waiting_on_postgres, behind_a_pooler_it_goes_by_retries_and_leaves_nothing_in_sessions) {
+TEST_F(waiting_on_postgres, behind_a_pooler_retries_and_leaves_nothing_in_sessions) {
     const transaction_pooler pooler(server().port());
     const auto locks = open({.connection = server().url_at(pooler.port())});
     const auto id = take(locks, "k", 600s);
@@ -347,8 +346,7 @@ TEST_F(waiting_on_postgres, one_connection_is_enough_to_attempt_and_to_be_woken)
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min) << "nobody told";
 }
 
-TEST_F(waiting_on_postgres,
-       where_no_connection_is_left_it_goes_by_retries_from_the_first_attempt_on) {
+TEST_F(waiting_on_postgres, without_a_free_connection_retries_from_the_first_attempt_on) {
     server().run(
         "DROP ROLE IF EXISTS poorest; CREATE ROLE poorest LOGIN CONNECTION LIMIT 1; "
         "GRANT ALL ON syncguard_locks, syncguard_fence_counters TO poorest");
@@ -365,7 +363,7 @@ TEST_F(waiting_on_postgres,
     other.reset();
 }
 
-TEST_F(waiting_on_postgres, of_many_threads_that_wait_one_asks_the_server) {
+TEST_F(waiting_on_postgres, only_one_of_many_waiting_threads_asks_the_server) {
     constexpr int threads = 100;
     const auto locks = open();
     auto held = *locks.acquire("k", {.ttl = 600s});
@@ -386,8 +384,9 @@ TEST_F(waiting_on_postgres, of_many_threads_that_wait_one_asks_the_server) {
         before = transactions();
         held.release();
     }
-    // A release, an attempt of the next that finds the lock taken, and one that gets it. Some are
-    // woken by what concerned the one before them. The server counts late, too.
+    // For each thread: a release, an attempt that finds the lock taken, and one that gets it. Some
+    // threads are also woken by notifications meant for the thread before them. The server also
+    // counts transactions late.
     EXPECT_LE(transactions() - before, 5 * threads);
 }
 
