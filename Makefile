@@ -21,7 +21,7 @@ run:
 test:
 	@tools/setup build test
 	@tools/build dev all all_verify_interface_header_sets
-	@ctest --preset dev --parallel $$(($$(nproc) + 1))  # they mostly wait for their servers
+	@ctest --preset dev --parallel $$(($$(nproc) + 1))  # tests mostly wait for their servers
 
 bench:
 	@tools/setup build bench
@@ -32,8 +32,8 @@ lint:
 	@tools/setup build lint
 	@tools/lint
 
-# Of the tests, by label. ThreadSanitizer has little to find where one thread at a time asks a server
-# for its rules.
+# Labels of the tests to run. ThreadSanitizer finds little in tests where one thread at a time
+# queries a server.
 asan_labels = unit contract redis redis_fault postgres postgres_fault firestore firestore_fault
 tsan_labels = unit contract redis_fault
 LABELS ?= $($@_labels)

@@ -1,4 +1,4 @@
-/// The embedded engines beside what bounds them: one thread, acquire and release in turn.
+/// The embedded engines compared with their lower bounds: one thread acquires and releases in turn.
 #include "harness/bars.hpp"
 
 #include <syncguard/key.hpp>
@@ -48,7 +48,7 @@ void memory_pair(benchmark::State& state) {
     acquire_and_release(state, locks);
 }
 
-/// The same under 100 000 other live locks.
+/// The same with 100 000 other live locks.
 void memory_pair_among_100k(benchmark::State& state) {
     static const memory::backend locks = [] {
         memory::backend backend;
@@ -65,8 +65,8 @@ void sqlite_pair(benchmark::State& state) {
     acquire_and_release(state, locks);
 }
 
-/// What an engineer would write by hand for the same guarantee: two durable transactions with
-/// prepared statements, on the same tables.
+/// A handwritten implementation with the same guarantee: two durable transactions with prepared
+/// statements, on the same tables.
 class bare_sqlite {
   public:
     bare_sqlite() {

@@ -1,4 +1,4 @@
-/// The Firestore engine beside a client that relies on transactions, on one emulator.
+/// The Firestore engine compared with a client that uses transactions, on one emulator.
 #include "harness/bars.hpp"
 #include "harness/firestore_peer.hpp"
 #include "harness/rounds.hpp"
@@ -28,7 +28,7 @@ constexpr auto span = 2s;
 constexpr int rounds = 5;
 constexpr int many = 10;
 
-/// Operations that each of the clients gets done, all at once; an error of one ends the benchmark.
+/// Operations per second of all clients together. An error of any client ends the benchmark.
 double operations_per_second(const std::vector<std::function<void()>>& pairs) {
     std::atomic<bool> stopping{false};
     std::atomic<long> operations{0};
@@ -53,7 +53,7 @@ double operations_per_second(const std::vector<std::function<void()>>& pairs) {
     return static_cast<double>(done) / elapsed.count();
 }
 
-/// A client of its own with a key of its own.
+/// A separate client with its own key.
 std::function<void()> syncguard_client(const test::firestore_project& project,
                                        const std::string& key) {
     const firestore::backend locks(

@@ -1,5 +1,5 @@
-/// How fast a lock that becomes free reaches the next of those who wait for it, in other processes,
-/// and what that costs the store; beside waiting by backoff alone.
+/// How fast a released lock reaches the next waiting caller in another process, and the load on the
+/// store; compared with waiting by backoff alone.
 #include "harness/bars.hpp"
 #include "harness/hand_offs.hpp"
 #include "harness/redis_connection.hpp"
@@ -31,7 +31,7 @@ using std::chrono::steady_clock;
 
 constexpr crowd a_hundred{.processes = 4, .threads_each = 25};
 constexpr crowd a_thousand{.processes = 4, .threads_each = 250};
-/// Between two hand-offs the processors have gone to sleep.
+/// Locks are held so long that processors sleep between two hand-offs.
 constexpr crowd a_slow_hundred{.processes = 4, .threads_each = 25, .in_hand = 5ms};
 constexpr std::size_t hand_offs = 500;
 constexpr std::size_t hand_offs_by_backoff = 40;
@@ -46,7 +46,7 @@ lease<any_capabilities> take_when_free(const any_backend& locks) {
     return acquire_with_retries(locks, key, for_ever);
 }
 
-/// What one would do without being told.
+/// Waits by backoff, without notifications.
 lease<any_capabilities> take_by_backoff(const any_backend& locks) {
     thread_local std::minstd_rand random(std::random_device{}());
     for (unsigned attempt = 1;; ++attempt) {
@@ -56,8 +56,8 @@ lease<any_capabilities> take_by_backoff(const any_backend& locks) {
     }
 }
 
-/// Asks a server for nothing now and then, as seldom as the lock changes hands: what a round trip
-/// takes depends on whether the processors have just been busy.
+/// Sends a PING as rarely as the lock changes its holder, because the time of a round trip depends
+/// on whether the processors have just been busy.
 class occasional_ping {
   public:
     explicit occasional_ping(const test::redis_server& server)
@@ -81,7 +81,7 @@ class occasional_ping {
     std::vector<double> times_us_;
 };
 
-/// Those that clients sent; what scripts call is not among them.
+/// Commands that clients have sent so far, without those that scripts call.
 double commands_so_far(const test::redis_server& server) {
     const auto reply = redis_connection::over_tcp(server.port()).call({"INFO", "commandstats"});
     const std::string text(reply->str, reply->len);
@@ -133,7 +133,7 @@ medians measure_redis() {
             {"redis_commands_of_1000", commands_of_1000}};
 }
 
-/// How many transactions there were.
+/// How many transactions the server has executed so far.
 double transactions_so_far(const test::postgres_server& server) {
     server.run("SELECT pg_stat_force_next_flush()");
     return std::stod(server.value(

@@ -1,4 +1,4 @@
-/// What it costs to hold many locks on one Redis server: renewals, and memory.
+/// The cost of holding many locks on one Redis server: renewals and memory.
 #include "harness/bars.hpp"
 #include "harness/rounds.hpp"
 #include "harness/threads.hpp"
@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t leases = 10'000;
 constexpr milliseconds ttl = 30s;
 constexpr std::array<std::size_t, 4> thread_counts{1, 4, 16, 64};
-/// A third of the TTL is one round of renewals.
+/// Three rounds of renewals, each a third of the TTL.
 constexpr milliseconds window = ttl;
 
 std::chrono::microseconds cpu_time() {
@@ -68,7 +68,7 @@ medians hold_many() {
 
     const auto cpu_before = cpu_time();
     const auto begin = std::chrono::steady_clock::now();
-    // How long another caller waits for an answer among the renewals.
+    // The longest time that another caller waits for an answer during renewals.
     std::chrono::duration<double, std::milli> longest{0};
     while (std::chrono::steady_clock::now() < begin + window) {
         std::this_thread::sleep_for(50ms);
@@ -91,7 +91,7 @@ medians hold_many() {
 }
 
 /// The cost for other callers while a lease is kept: the library's thread performs their I/O as
-/// well. This result has no limit to meet.
+/// well. This figure has no bar.
 medians pairs_beside_a_kept_lease() {
     const test::redis_server server;
     const redis::backend locks({.host = "127.0.0.1", .port = server.port()});

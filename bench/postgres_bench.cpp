@@ -1,5 +1,5 @@
-/// The PostgreSQL engine beside what else one could do: the same statements sent by hand, another
-/// implementation's protocol, and pgbench calling functions on the server.
+/// The PostgreSQL engine compared with alternatives: the same statements sent by handwritten code,
+/// another implementation's protocol, and pgbench calling functions on the server.
 #include "harness/bars.hpp"
 #include "harness/one_cpu.hpp"
 #include "harness/pgbench.hpp"
@@ -28,9 +28,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Without waiting for the disk, which would bound all contestants alike.
+/// The servers, which do not wait for the disk: it would limit all contestants equally.
 ///
-/// They are made all at once, before there is an engine: engines are brought to rest by a fork.
+/// All are started before there is an engine, because starting one forks, and a fork stops engines.
 struct servers {
     test::postgres_server busy{{.settings = {"max_connections=150", "shared_buffers=64MB",
                                              "autovacuum=on", "autovacuum_naptime=10"}}};
@@ -89,7 +89,7 @@ double of_peers(const std::string& server, std::size_t sessions) {
     return operations_per_second(sessions, make_pair, warm_up, span);
 }
 
-/// Which of some concurrencies suits a contestant best.
+/// The concurrency at which a contestant is fastest.
 std::size_t best_of(const char* name, const std::vector<std::size_t>& concurrencies,
                     const std::function<double(std::size_t)>& measure) {
     std::size_t best = 0;

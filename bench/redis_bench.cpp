@@ -1,5 +1,5 @@
-/// The Redis engine beside what else one could use: the same scripts sent by hand, the
-/// specification's scripts in a pipeline, and lock libraries of Node.
+/// The Redis engine compared with alternatives: the same scripts sent by handwritten code, the
+/// specification's scripts in a pipeline, and lock libraries for Node.
 #include "harness/bare_client.hpp"
 #include "harness/bars.hpp"
 #include "harness/live_locks.hpp"
@@ -36,9 +36,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The servers, and the CPU that those for round trips share with their clients.
+/// The servers, and the CPU that the servers for round trips share with their clients.
 ///
-/// They are made all at once, before there is an engine: engines are brought to rest by a fork.
+/// All are started before there is an engine, because starting one forks, and a fork stops engines.
 struct servers {
     servers() {
         fill_with_live_locks(busy, 1'000);
@@ -93,19 +93,19 @@ blocking_pairs engine_script_by_hand(const test::redis_server& server, const std
              .says_success = granted_or_released}};
 }
 
-// Many short rounds: a machine that is shared with others is fast for some seconds, then slow.
+// Many short rounds, because a shared machine is fast for some seconds, then slow.
 constexpr auto warm_up = 100ms;
-/// Node's compiler takes its time.
+/// Longer, because Node compiles at run time.
 constexpr auto warm_up_of_node = 1s;
 constexpr auto span = 400ms;
 constexpr int rounds = 15;
 
-// Of those who need nothing but one CPU.
+// For contestants that need only one CPU.
 constexpr auto short_warm_up = 20ms;
 constexpr auto short_span = 100ms;
 constexpr int short_rounds = 41;
 
-/// Blocking threads on one client, each with a key of its own.
+/// Throughput of blocking threads on one client, each with its own key.
 double of_threads(std::size_t count, const redis::backend& locks,
                   std::chrono::milliseconds before = warm_up,
                   std::chrono::milliseconds measured = span) {
@@ -123,7 +123,8 @@ double of_blocking_hiredis(blocking_pairs& peer, std::chrono::milliseconds befor
         1, [&](std::size_t) { return [&] { peer.pair(); }; }, before, measured);
 }
 
-/// On one CPU with their server, callers differ by what they and their server must do for a pair.
+/// Contestants on one CPU with their server differ only by the work that they and the server do for
+/// a pair.
 medians measure_on_one_cpu() {
     const auto& server = all_servers().with_1k_locks;
     const auto locks = connect_to(server);
@@ -139,14 +140,14 @@ medians measure_on_one_cpu() {
                       short_rounds, "operations/s, all on one CPU");
 }
 
-/// No bar hangs on it: beside it one sees what the engine adds to what the system charges for
+/// Without a bar. The difference to the engine is what the engine adds to the system's cost of
 /// threads that sleep and wake.
 double of_bare_client(bare_client& peer, std::size_t threads) {
     const auto make_pair = [&](std::size_t i) { return [&peer, i] { peer.pair(i); }; };
     return operations_per_second(threads, make_pair, warm_up, span);
 }
 
-/// What the coroutines of one thread share.
+/// State that the coroutines of one thread share.
 struct turns {
     long operations = 0;
     bool over = false;
@@ -162,8 +163,8 @@ boost::asio::awaitable<void> take_turns_with(const redis::backend& locks, std::s
     }
 }
 
-/// As many operations under way as the pipeline has, by coroutines of one thread. No bar hangs on
-/// it: beside the 64 threads it tells what putting threads to sleep and waking them costs.
+/// As many operations under way as in the pipeline, by coroutines of one thread. Without a bar. The
+/// difference to the 64 threads is the cost of threads that sleep and wake.
 double of_256_coroutines(const redis::backend& locks) {
     turns shared;
     boost::asio::io_context io(1);
@@ -187,7 +188,7 @@ double of_256_coroutines(const redis::backend& locks) {
     return static_cast<double>(operations) / elapsed.count();
 }
 
-/// What malloc has given out, large pieces included.
+/// Bytes allocated by malloc, including large blocks.
 std::size_t bytes_in_use() {
     const auto information = ::mallinfo2();
     return information.uordblks + information.hblkhd;
@@ -196,7 +197,7 @@ std::size_t bytes_in_use() {
 double bytes_per_held_lease() {
     constexpr std::size_t count = 100'000;
     const auto locks = connect_to(all_servers().of_held_leases);
-    // Buffers and tables that do not grow with the number of leases are there from now on.
+    // Allocates the buffers and tables that do not grow with the number of leases.
     acquire_and_release(locks, "bench:first");
 
     const std::size_t before = bytes_in_use();
@@ -207,17 +208,16 @@ double bytes_per_held_lease() {
         if (!held.back()) throw std::runtime_error("a lease was not granted");
     }
     const std::size_t after = bytes_in_use();
-    // Nobody else uses that server: no need to release them one by one.
+    // No other measurement uses this server, so the locks need not be released one by one.
     for (auto& lease : held)
         lease->detach();
     return static_cast<double>(after - before) / static_cast<double>(count);
 }
 
-/// The bar is set by redlock in the version that npm installs unasked: of the same kind as
-/// SyncGuard, with a script and a random id for each acquisition and a release that verifies the
-/// id. The others are shown beside it, without a bar: redlock-next is a pre-release of redlock 5;
-/// redis-semaphore is of a lighter kind, with a plain SET NX and a release that does not tell its
-/// outcome.
+/// The bar is set by redlock in the version that npm installs by default: like SyncGuard, it uses a
+/// script and a random id for each acquisition, and a release that verifies the id. The others are
+/// shown without a bar: redlock-next is a pre-release of redlock 5; redis-semaphore does less, with
+/// a plain SET NX and a release that does not report its outcome.
 const std::vector<std::string> node_libraries = {"redlock", "redlock-next", "redis-semaphore"};
 
 medians measure_throughput_and_memory() {

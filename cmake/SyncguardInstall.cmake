@@ -1,4 +1,4 @@
-# Installation, and what find_package(syncguard) finds.
+# Installation, and the package configuration for find_package(syncguard).
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/syncguard)

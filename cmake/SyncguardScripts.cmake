@@ -1,7 +1,7 @@
-# Lua scripts, embedded: they live in files of their own, and travel in the library.
+# Embeds Lua scripts, which are separate source files, into the library.
 
-# syncguard_read_constant(<variable> <header> <name>): the value that a header gives to a constant, in
-# digits.
+# syncguard_read_constant(<variable> <header> <name>): sets <variable> to the number that a header
+# assigns to a constant.
 function(syncguard_read_constant variable header name)
   file(READ ${header} text)
   if(NOT text MATCHES "[^A-Za-z0-9_]${name}( = |{)([0-9']+)")

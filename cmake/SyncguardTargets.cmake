@@ -1,4 +1,4 @@
-# How this project's targets are made: one place for language level, warnings and sanitizers.
+# Functions that make this project's targets, with language level, warnings and sanitizers.
 
 # Flags for our own code only: nothing here reaches a consumer.
 add_library(syncguard_flags INTERFACE)
@@ -9,10 +9,10 @@ target_compile_options(syncguard_flags INTERFACE
   -Wno-missing-field-initializers
   $<$<BOOL:${SYNCGUARD_WERROR}>:-Werror>)
 if(SYNCGUARD_SANITIZE)
-  # The whole build is instrumented: mixing leads to false reports.
+  # The whole build is instrumented, because a mixed build leads to false reports.
   add_compile_options(-fsanitize=${SYNCGUARD_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${SYNCGUARD_SANITIZE})
-  # Instrumented code makes these warnings guess wrongly.
+  # In instrumented code these warnings are false.
   target_compile_options(syncguard_flags INTERFACE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-mismatched-new-delete>)
@@ -20,7 +20,8 @@ if(SYNCGUARD_SANITIZE)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
   if(SYNCGUARD_SANITIZE MATCHES "thread")
-    # ThreadSanitizer does not understand fences; Asio's queues are ordered by their mutexes too.
+    # ThreadSanitizer does not support fences; Asio's queues are synchronised by their mutexes as
+    # well.
     add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)
   endif()
 endif()

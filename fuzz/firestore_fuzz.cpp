@@ -1,6 +1,5 @@
-/// Whatever a server answers, and whatever a file of credentials holds: it is understood, or
-/// refused with a lock_error that repeats nothing of it, and what was understood can be reckoned
-/// with.
+/// Any answer of a server and any credentials file is either parsed or refused with a lock_error
+/// that repeats nothing of it, and parsed values cause no overflow.
 #include "firestore/credentials.hpp"
 #include "firestore/documents.hpp"
 #include "firestore/lock_rules.hpp"
@@ -29,17 +28,17 @@ void require(bool holds, const char* property) {
     std::abort();
 }
 
-/// Anything else than a `lock_error` ends the program.
+/// Any other exception than a `lock_error` ends the program.
 template <class Action>
 void allow_refusal(Action action) {
     try {
         action();
     } catch (const lock_error&) {
-        // As it should.
+        // Refused as required.
     }
 }
 
-/// As in the seeds.
+/// The names in the seeds.
 const document_names::pair& names() {
     static const document_names::pair both = document_names({.project = "p"}).of("resource:123");
     return both;
@@ -67,7 +66,7 @@ void check_read(std::string_view body, bool with_counter) {
     }
     const auto last = read.counter ? read.counter->value : 0;
     require(counter_of(granted->fence) > last, "fences grow");
-    // The versions come from the server, and go back to it.
+    // The versions come from the server and are sent back to it.
     require(!encode_grant(names(), read, *granted).body.empty(), "a grant can be written");
 }
 

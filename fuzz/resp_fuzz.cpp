@@ -1,5 +1,5 @@
-/// Whatever a server sends, and however the network splits it: the reader neither breaks nor takes
-/// more memory than the bytes account for, and says the same.
+/// For any bytes that a server sends, however the network splits them, the reader does not crash,
+/// its memory is bounded by the received bytes, and its result is the same.
 #include "redis/resp/reader.hpp"
 #include "support/resp_notation.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace syncguard::redis::resp;
 
-/// What a reader made of the bytes.
+/// The messages that a reader parsed, and its refusal.
 struct account {
     std::vector<std::string> messages;
     std::string refusal;
@@ -31,7 +31,7 @@ void require(bool holds, const char* property) {
     std::abort();
 }
 
-/// Every way to an element leads to the same one.
+/// Checks that iteration and indexing return the same elements.
 void check_access(const value& aggregate) {
     std::size_t index = 0;
     for (const auto inside : aggregate) {
@@ -46,14 +46,14 @@ void check_access(const value& aggregate) {
 }
 
 void check_memory(const reader& from, std::size_t received) {
-    // A node is the most that three bytes can cost, and containers double their sizes.
+    // Three bytes need at most one node, and containers double their sizes.
     const std::size_t fixed = 16'384;
     const std::size_t for_each_byte = 2 * sizeof(node) + 8;
     require(from.memory() <= fixed + received * for_each_byte, "memory is bounded by what arrived");
 }
 
-/// Reads `bytes` in pieces of 1 to `longest_piece` bytes; their sizes are taken from the input's
-/// end, so that an input is nothing but what a server might send.
+/// Reads `bytes` in pieces of 1 to `longest_piece` bytes. The sizes are taken from the end of the
+/// input, so that the whole input is data that a server might send.
 account read_in_pieces(std::string_view bytes, std::size_t longest_piece, const limits& caps) {
     reader from(caps);
     account result;
@@ -100,7 +100,7 @@ account read_at_once(std::string_view bytes, const limits& caps) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size == 0) return 0;
     const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-    // Small limits as well: inputs are too short to come near the usual ones.
+    // Small limits as well, because inputs are too short to reach the usual ones.
     const limits small = {
         .bulk_bytes = 48, .message_bytes = 256, .elements = 24, .depth = 3, .line_bytes = 40};
     for (const auto& caps : {limits{}, small}) {

@@ -21,10 +21,10 @@ namespace syncguard::bench {
 
 namespace {
 
-/// As many as the engine has under way.
+/// As many calls under way as the engine has.
 constexpr std::size_t max_calls = 3;
 
-/// Nobody could answer for a lock that was not granted: the race has no result then.
+/// Ends the program: without every lock granted, the measurement is invalid.
 [[noreturn]] void fail(const char* message) {
     (void)std::fprintf(stderr, "bare client: %s\n", message);
     std::abort();
@@ -73,7 +73,7 @@ void bare_client::execute(caller& own, const redis::script_args& args) {
     }
 }
 
-/// With the lock held.
+/// The caller holds `mutex_`.
 void bare_client::send_if_batch_is_ready() {
     std::size_t others = 0;
     for (const auto& call : under_way_)

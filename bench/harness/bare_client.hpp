@@ -1,4 +1,4 @@
-/// A client that does little more than to let threads wait: a yardstick for the engine.
+/// A minimal client, which does little more than let threads wait: a reference for the engine.
 #pragma once
 
 #include "net/parking_lot.hpp"
@@ -15,10 +15,9 @@
 
 namespace syncguard::bench {
 
-/// Sends the engine's calls, in batches as the engine does, but only those that were encoded before
-/// the race, over one connection that must not break, without deadlines, errors or cancellation.
-/// What remains is what the system charges: a thread goes to sleep, is woken, and some bytes go to
-/// the server and back.
+/// Sends the engine's calls in batches, as the engine does, but only calls encoded in advance, over
+/// one connection that must not break, without deadlines, errors or cancellation. The rest is the
+/// cost of the system: a thread sleeps and is woken, and bytes go to the server and back.
 class bare_client {
   public:
     bare_client(const test::redis_server& server, std::size_t threads);
@@ -26,7 +25,7 @@ class bare_client {
     bare_client& operator=(const bare_client&) = delete;
     ~bare_client() = default;
 
-    /// Acquires and releases the lock of this thread. Only one at a time for each number.
+    /// Acquires and releases the lock of this thread. Only one call at a time for each number.
     void pair(std::size_t thread);
 
   private:

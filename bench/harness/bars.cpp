@@ -9,7 +9,7 @@ namespace syncguard::bench {
 
 namespace {
 
-/// The usual table, of medians alone, which are kept for the bars.
+/// Prints the usual table, but only medians, and keeps them for the bars.
 class collecting_reporter : public benchmark::ConsoleReporter {
   public:
     collecting_reporter() : ConsoleReporter(OO_None) {}
@@ -34,7 +34,7 @@ class collecting_reporter : public benchmark::ConsoleReporter {
 int run_and_judge(int argc, char** argv, const std::vector<bar>& bars,
                   const std::function<medians()>& measure_more) {
     std::vector<char*> arguments(argv, argv + argc);
-    // What is compared must be measured under the same conditions: turn and turn about.
+    // Interleaved, so that compared benchmarks are measured under the same conditions.
     std::vector<std::string> defaults = {"--benchmark_enable_random_interleaving=true",
                                          "--benchmark_repetitions=9", "--benchmark_min_time=0.1",
                                          "--benchmark_report_aggregates_only=true"};

@@ -1,4 +1,4 @@
-/// Benchmarks with a verdict: figures of one run, compared with bars.
+/// Benchmarks that pass or fail: compares the figures of a run with bars.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,11 @@
 
 namespace syncguard::bench {
 
-/// Figures by name. Of a benchmark: nanoseconds per iteration, the median of its repetitions.
+/// Figures by name. That of a benchmark is the median of its repetitions, in nanoseconds per
+/// iteration.
 using medians = std::map<std::string, double>;
 
-/// Something that must hold of the figures.
+/// A condition that the figures must meet.
 struct bar {
     std::string title;
     std::function<double(const medians&)> figure;
@@ -20,9 +21,9 @@ struct bar {
     std::string unit;
 };
 
-/// Runs all registered benchmarks, interleaved and repeated, prints them and the bars; returns the
-/// exit code of the program: 0 if every bar is met. The figures of `measure_more` join those of the
-/// benchmarks.
+/// Runs all registered benchmarks, interleaved and repeated, and prints them and the bars. The
+/// figures of `measure_more` are added to those of the benchmarks. Returns the exit code of the
+/// program: 0 if every bar is met.
 int run_and_judge(int argc, char** argv, const std::vector<bar>& bars,
                   const std::function<medians()>& measure_more = {});
 

@@ -1,4 +1,4 @@
-/// What SyncGuard's Firestore engine is compared with: the same locks by transactions.
+/// The reference for SyncGuard's Firestore engine: the same locks with transactions.
 #pragma once
 
 #include "support/firestore_emulator.hpp"
@@ -7,8 +7,8 @@
 
 namespace syncguard::bench {
 
-/// Acquires and releases as clients do that rely on transactions: begin, read lock and counter,
-/// commit; begin, query by the lock's id, commit. One connection that is kept.
+/// Acquires and releases as clients with transactions do: begin, read lock and counter, commit;
+/// begin, query by the lock's id, commit. Keeps one connection open.
 class transaction_peer {
   public:
     transaction_peer(const test::firestore_project& project, std::string key);

@@ -22,10 +22,10 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// So that who has just released is not the first to ask again.
+/// So that the thread that has just released is not the first to acquire again.
 constexpr std::chrono::milliseconds pause_after_release{10};
 
-/// What the processes share. Only who holds the lock writes.
+/// Memory that the processes share. Only the holder of the lock writes.
 struct log_book {
     std::atomic<std::int64_t> release_began{0};
     std::atomic<pid_t> released_by{0};

@@ -1,4 +1,4 @@
-/// A server full of other people's locks.
+/// Fills a server with locks of other clients.
 #pragma once
 
 #include "support/redis_server.hpp"

@@ -1,4 +1,4 @@
-/// Lock libraries of Node, each run in a process of its own.
+/// Lock libraries for Node, each run in a separate process.
 #pragma once
 
 #include "support/redis_server.hpp"
@@ -8,14 +8,14 @@
 
 namespace syncguard::bench {
 
-/// A library of redis_peers/node_peer.mjs, with as many loops as suit it best.
+/// A library of redis_peers/node_peer.mjs, with the number of loops at which it is fastest.
 class node_peer {
   public:
-    /// Tries several concurrencies for a second each, and prints what they reach.
+    /// Tries several concurrencies for a second each, and prints the results.
     node_peer(const test::redis_server& server, std::string library);
 
     [[nodiscard]] const std::string& library() const noexcept { return library_; }
-    /// An acquisition and a release count one each. Throws unless every one succeeds.
+    /// Acquisitions and releases count separately. Throws unless all succeed.
     [[nodiscard]] double operations_per_second(std::chrono::milliseconds warm_up,
                                                std::chrono::milliseconds span) const;
 

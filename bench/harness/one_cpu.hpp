@@ -1,22 +1,22 @@
-/// Round trips without the price of waking another CPU.
+/// Measures round trips without the cost of waking another CPU.
 #pragma once
 
 #include <sched.h>
 
 namespace syncguard::bench {
 
-/// While it lives, the calling thread stays on the CPU that it is on, and so does every thread and
-/// process that it starts.
+/// While an object exists, its creator's thread stays on its current CPU, and so do all threads and
+/// processes that it starts.
 ///
-/// A client and a server that wait for each other are either on one CPU or on two, as the scheduler
-/// likes. On virtual machines the second can take several times as long, so that contestants could
-/// not be compared.
+/// The scheduler places a client and a server that wait for each other on one CPU or on two. On
+/// virtual machines two CPUs can take several times as long, so that contestants could not be
+/// compared.
 class one_cpu {
   public:
     one_cpu();
     one_cpu(const one_cpu&) = delete;
     one_cpu& operator=(const one_cpu&) = delete;
-    /// The calling thread may go where it could before; what it started stays.
+    /// Restores the CPUs of the calling thread. Threads and processes that it has started stay.
     ~one_cpu();
 
   private:

@@ -11,10 +11,10 @@ namespace syncguard::bench {
 
 class pgbench {
   public:
-    /// Makes the functions.
+    /// Creates the functions.
     explicit pgbench(const test::postgres_server& server);
 
-    /// An acquisition and a release count one each, and each is a transaction of its own.
+    /// Acquisitions and releases count separately; each is a separate transaction.
     [[nodiscard]] double operations_per_second(std::size_t clients,
                                                std::chrono::seconds span) const;
 

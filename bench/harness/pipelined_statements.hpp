@@ -1,5 +1,5 @@
-/// What C programmers would write instead of using the PostgreSQL engine: its statements, prepared
-/// and sent together, and blocking until the answers are there.
+/// A handwritten alternative to the PostgreSQL engine: its statements, prepared and sent together,
+/// blocking until the answers have arrived.
 #pragma once
 
 #include "postgres/query.hpp"
@@ -19,7 +19,7 @@ class pipelined_statements {
     void pair(const std::string& key);
 
   private:
-    /// What is answered.
+    /// The value of a field in the answer.
     std::string field_of(const postgres::query& asked, int field);
 
     test::postgres_connection session_;

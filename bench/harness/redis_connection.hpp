@@ -1,4 +1,4 @@
-/// hiredis, with owners for what it allocates and exceptions for what it returns.
+/// RAII wrapper of hiredis that reports errors as exceptions.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -18,7 +18,7 @@ struct redis_freer {
 };
 using redis_reply = std::unique_ptr<redisReply, redis_freer>;
 
-/// The command and what it takes.
+/// A command and its arguments.
 using redis_command = std::vector<std::string>;
 
 /// One blocking connection. Every failure, an error reply included, is a `std::runtime_error`.
@@ -29,12 +29,13 @@ class redis_connection {
 
     redis_reply call(const redis_command& command);
 
-    /// Sends the command together with others, at the latest when their replies are asked for.
+    /// Queues the command. It is sent together with others, at the latest when their replies are
+    /// read.
     void append(const redis_command& command);
     /// The reply to the oldest command that was appended and not answered yet.
     redis_reply next_reply();
 
-    /// Makes a script known to the server; returns the SHA-1 to call it by.
+    /// Loads a script into the server; returns its SHA-1.
     std::string load_script(std::string_view text);
 
   private:

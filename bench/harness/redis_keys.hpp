@@ -1,4 +1,4 @@
-/// The names of a lock's three keys on Redis, for those who write them by hand.
+/// The names of a lock's three Redis keys, for code that does not use the engine.
 #pragma once
 
 #include <string>

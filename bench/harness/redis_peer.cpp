@@ -49,7 +49,7 @@ redis.call('DEL', lock_key, index_key)
 return 1
 )";
 
-/// For the specification's scripts: 1, alone or before the fence and the expiry.
+/// The success reply of the specification's scripts: 1, alone or before the fence and the expiry.
 bool begins_with_1(const redisReply& reply) {
     if (reply.type == REDIS_REPLY_ARRAY) {
         return reply.elements > 0 && begins_with_1(*reply.element[0]);
@@ -140,8 +140,8 @@ double pipelined_spec_scripts::operations_per_second(std::chrono::milliseconds w
         entry.held.reset();
         connection_.append(command);
     };
-    // Replies come in the order of the calls, and each is followed by the next call of its slot: a
-    // turn through all slots takes one reply of each.
+    // Replies arrive in the order of the calls, and after each reply the next call of its slot is
+    // sent: a turn reads one reply for each slot.
     long operations = 0;
     const auto turn = [&](const auto& send) {
         for (auto& each : slots) {

@@ -1,4 +1,4 @@
-/// What C programmers would write instead of using the Redis engine: scripts, sent by hiredis.
+/// A handwritten alternative to the Redis engine: scripts, sent by hiredis.
 #pragma once
 
 #include "harness/redis_connection.hpp"
@@ -11,15 +11,16 @@
 
 namespace syncguard::bench {
 
-/// A script, what one call of it takes, and how it says that it did what it was called for.
+/// A script, the arguments of a call, and a test of the reply for success.
 struct scripted_call {
     std::string script;
-    /// Appends what follows the script's SHA-1 in an EVALSHA: the number of keys, KEYS and ARGV.
+    /// Appends the arguments after the script's SHA-1 in an EVALSHA: the number of keys, KEYS and
+    /// ARGV.
     std::function<void(std::string_view lock_id, redis_command& command)> append_arguments;
     bool (*says_success)(const redisReply& reply);
 };
 
-/// One thread that acquires and releases, and waits for every reply.
+/// Acquires and releases on one thread, and waits for every reply.
 class blocking_pairs {
   public:
     blocking_pairs(const test::redis_server& server, scripted_call acquire, scripted_call release);
@@ -40,19 +41,19 @@ class blocking_pairs {
     redis_command command_;
 };
 
-/// The scripts as the specification describes them, one call for each operation, JSON by cjson.
+/// The scripts of the specification: one call for each operation, JSON by cjson.
 scripted_call acquire_as_specified(std::string_view user_key);
 scripted_call release_as_specified();
 
-/// The same on one connection that never waits for a single reply: as many locks as `depth`, each
-/// of them always about to be acquired or released.
+/// The same scripts in a pipeline on one connection: `depth` locks, for each of which an
+/// acquisition or release is always outstanding.
 class pipelined_spec_scripts {
   public:
     static constexpr std::size_t depth = 256;
 
     explicit pipelined_spec_scripts(const test::redis_server& server);
 
-    /// An acquisition and a release count one each. Throws unless every one succeeds.
+    /// Acquisitions and releases count separately. Throws unless all succeed.
     double operations_per_second(std::chrono::milliseconds warm_up, std::chrono::milliseconds span);
 
   private:

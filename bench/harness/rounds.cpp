@@ -25,7 +25,8 @@ medians take_turns(const std::vector<contestant>& contestants, int rounds,
     std::vector<std::vector<double>> figures(contestants.size());
     for (int round = 0; round < rounds; ++round) {
         for (std::size_t i = 0; i < contestants.size(); ++i) {
-            // Another one begins each round: nobody always follows the same predecessor's load.
+            // Each round begins with another contestant, so that none always follows the load of
+            // the same one.
             const auto turn = (i + static_cast<std::size_t>(round)) % contestants.size();
             figures[turn].push_back(contestants[turn].round());
         }

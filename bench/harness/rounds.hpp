@@ -11,16 +11,16 @@ namespace syncguard::bench {
 
 struct contestant {
     std::string name;
-    /// Works for a while; returns the figure.
+    /// Runs the contestant for some time; returns its figure.
     std::function<double()> round;
 };
 
-/// What the figure of the one for another's is called.
+/// The name of the ratio of two contestants' figures.
 std::string ratio(const std::string& one, const std::string& other);
 
-/// Lets the contestants take turns, so that what disturbs the machine disturbs all. Prints a table,
-/// and returns the median of each, and for any two of them that of their ratios in the same round:
-/// a machine that is slow for some rounds is so for both.
+/// Runs the contestants in turn, so that disturbances of the machine affect all of them. Prints a
+/// table. Returns the median of each contestant, and for any two of them the median of their ratios
+/// in the same round, because a machine that is slow in some rounds is slow for both.
 medians take_turns(const std::vector<contestant>& contestants, int rounds, const std::string& unit);
 
 }  // namespace syncguard::bench

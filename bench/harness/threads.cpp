@@ -25,7 +25,7 @@ double operations_per_second(std::size_t count,
     };
 
     std::vector<std::future<void>> threads;
-    // Also if not all of them can be started.
+    // Stops the threads even if not all of them could be started.
     const auto stop = [](std::atomic<bool>* flag) { *flag = true; };
     std::unique_ptr<std::atomic<bool>, decltype(stop)> stops(&stopping, stop);
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-/// Many threads that do the same thing over and over.
+/// Throughput of many threads that repeat the same operations.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@ namespace syncguard::bench {
 /// One acquisition and one release.
 using lock_pair = std::function<void()>;
 
-/// Lets `count` threads make pairs again and again, each those that `make_pair` gives for its
-/// number, and returns how many operations all of them made in a second. Throws what they throw.
+/// Runs `count` threads, each of which repeats the pair that `make_pair` returns for its number.
+/// Returns the operations per second of all threads together. Rethrows their exceptions.
 double operations_per_second(std::size_t count,
                              const std::function<lock_pair(std::size_t)>& make_pair,
                              std::chrono::milliseconds warm_up, std::chrono::milliseconds span);

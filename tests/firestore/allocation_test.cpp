@@ -1,4 +1,4 @@
-/// Firestore and no memory: the Nth allocation of a caller fails.
+/// Out of memory in the Firestore engine: the Nth allocation of a caller fails.
 #include "support/eventually.hpp"
 #include "support/failing_allocation.hpp"
 #include "support/firestore_emulator.hpp"
@@ -45,9 +45,9 @@ class firestore_out_of_memory : public testing::Test {
              .on_warning = {}});
     }
 
-    /// `action` is tried with every seventh allocation failing, each run of the test with others:
-    /// all would take long. Whatever came of it: the caller is back in time, the next one is
-    /// served, and nothing stays locked or open.
+    /// Runs `action` with every seventh of its allocations failing, since all would take long; the
+    /// seed of the run chooses which. Whatever the result: the call returns in time, the next call
+    /// succeeds, and nothing stays locked or open.
     template <class Prepare, class Action>
     void fail_allocations_of(Prepare prepare, Action action) {
         constexpr long step = 7;
@@ -64,7 +64,7 @@ class firestore_out_of_memory : public testing::Test {
                     try {
                         action(locks);
                     } catch (const lock_error&) {
-                        // Which one depends on where the memory was missing.
+                        // The error depends on the allocation that failed.
                     }
                 });
                 EXPECT_LT(steady_clock::now() - begin, 5s + 2s) << "allocation " << nth;
@@ -73,7 +73,7 @@ class firestore_out_of_memory : public testing::Test {
             EXPECT_TRUE(eventually([&] { return !project_->fields("locks", key); }))
                 << "allocation " << nth;
             if (descriptors == 0) descriptors = open_descriptors();
-            // The last to let go of the backend may be a thread of its own.
+            // The last owner of the backend may be a thread of the library.
             EXPECT_TRUE(eventually([&] { return open_descriptors() <= descriptors; }))
                 << "allocation " << nth;
         }
@@ -91,7 +91,7 @@ TEST_F(firestore_out_of_memory, while_it_connects_a_caller_leaves_nothing_locked
                         });
 }
 
-TEST_F(firestore_out_of_memory, on_a_connection_that_exists_a_caller_leaves_nothing_locked) {
+TEST_F(firestore_out_of_memory, on_an_existing_connection_a_caller_leaves_nothing_locked) {
     fail_allocations_of([](const any_backend& locks) { (void)locks.is_locked("warm-up"); },
                         [](const any_backend& locks) {
                             auto lease = locks.acquire(key, {.ttl = 60s});
@@ -102,7 +102,7 @@ TEST_F(firestore_out_of_memory, on_a_connection_that_exists_a_caller_leaves_noth
 TEST_F(firestore_out_of_memory, an_asynchronous_caller_leaves_nothing_locked) {
     fail_allocations_of(
         [](const any_backend& locks) {
-            // Asio does not survive the lack of memory for its system executor, made at first use.
+            // Asio's system executor, created at first use, does not survive allocation failures.
             (void)async_is_locked(locks, "warm-up", {}, boost::asio::use_future).get();
         },
         [](const any_backend& locks) {

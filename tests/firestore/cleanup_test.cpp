@@ -1,4 +1,4 @@
-/// What `is_locked` may remove where it was asked to, and when.
+/// What `is_locked` removes if the clean-up is enabled, and when.
 #include "firestore/on_firestore.hpp"
 #include "support/eventually.hpp"
 #include "support/firestore_proxy.hpp"
@@ -34,14 +34,14 @@ TEST_F(firestore_cleanup, removes_a_lock_later_than_the_guard_and_never_the_coun
     EXPECT_TRUE(project_->fields("fence_counters", "fence:k"));
 }
 
-TEST_F(firestore_cleanup, leaves_a_lock_alone_up_to_the_guard) {
+TEST_F(firestore_cleanup, does_not_remove_a_lock_before_the_guard) {
     for (const milliseconds later : {0ms, 10s + 999ms, 10s + 1000ms, 10s + 2000ms}) {
         const auto start = clock_.now();
         clock_.advance(later);
         {
             const auto cleaning = open({.cleanup_in_is_locked = true});
             EXPECT_EQ(cleaning.is_locked("k"), later < 11s);
-            // The next question comes behind whatever the first one brought about.
+            // The second query is answered after any clean-up that the first one started.
             (void)cleaning.is_locked("k");
         }
         EXPECT_TRUE(is_stored()) << later.count();
@@ -49,13 +49,13 @@ TEST_F(firestore_cleanup, leaves_a_lock_alone_up_to_the_guard) {
     }
 }
 
-TEST_F(firestore_cleanup, happens_only_where_it_was_asked_for) {
+TEST_F(firestore_cleanup, happens_only_if_enabled) {
     clock_.advance(20s);
     EXPECT_FALSE(open().is_locked("k"));
     EXPECT_TRUE(is_stored());
 }
 
-TEST_F(firestore_cleanup, removes_a_lock_once_however_many_ask_and_then_pauses) {
+TEST_F(firestore_cleanup, removes_a_lock_once_for_many_queries_and_then_pauses) {
     firestore_proxy proxy(project_->port());
     const firestore::backend cleaning({.project = project_->name(),
                                        .emulator_host = proxy.host(),
@@ -85,7 +85,7 @@ TEST_F(firestore_cleanup, of_one_key_does_not_delay_that_of_another) {
     EXPECT_TRUE(eventually([&] { return !is_stored() && !project_->fields("locks", "other"); }));
 }
 
-TEST_F(firestore_cleanup, does_not_remove_what_has_become_another_lock_meanwhile) {
+TEST_F(firestore_cleanup, does_not_remove_a_lock_that_was_replaced_meanwhile) {
     firestore_proxy proxy(project_->port());
     const firestore::backend cleaning({.project = project_->name(),
                                        .emulator_host = proxy.host(),

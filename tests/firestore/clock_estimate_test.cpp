@@ -1,4 +1,4 @@
-/// What a server's answers, told in whole seconds, prove of its clock.
+/// What the dates of a server's answers, in whole seconds, prove about its clock.
 #include "firestore/clock_estimate.hpp"
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@ unix_time at_ms(std::int64_t ms) {
     return unix_time(milliseconds(ms));
 }
 
-TEST(the_clocks, are_not_judged_by_what_the_cut_off_milliseconds_explain) {
+TEST(the_clocks, are_not_proven_apart_by_truncated_milliseconds) {
     clock_estimate clocks;
     EXPECT_FALSE(clocks.value());
     clocks.add(second(100), at_ms(100'900), at_ms(100'950));
     EXPECT_EQ(clocks.value()->proven(), 0ms);
 }
 
-TEST(the_clocks, are_proven_apart_by_what_nothing_else_explains) {
+TEST(the_clocks, are_proven_apart_by_a_difference_beyond_truncation_and_round_trip) {
     clock_estimate ahead;
     ahead.add(second(101), at_ms(100'200), at_ms(100'300));
     EXPECT_EQ(ahead.value()->proven(), 700ms);
@@ -32,7 +32,7 @@ TEST(the_clocks, are_proven_apart_by_what_nothing_else_explains) {
     EXPECT_EQ(behind.value()->proven(), 601ms);
 }
 
-TEST(the_clocks, are_known_ever_more_closely) {
+TEST(the_clocks, are_known_more_closely_with_each_answer) {
     clock_estimate clocks;
     // The server is 300 ms ahead.
     for (std::int64_t ms = 100'000; ms < 102'000; ms += 20)
@@ -66,7 +66,7 @@ TEST(the_clocks, are_known_twice_as_closely_after_an_answer_at_the_best_moment) 
     }
 }
 
-TEST(the_clocks, are_judged_anew_when_one_was_set) {
+TEST(the_clocks, are_estimated_anew_when_one_was_set) {
     clock_estimate clocks;
     clocks.add(second(101), at_ms(100'200), at_ms(100'300));
     clocks.add(second(105), at_ms(105'900), at_ms(105'950));
@@ -92,12 +92,12 @@ TEST(the_clocks, are_confirmed_apart_by_two_answers_in_a_row) {
     EXPECT_EQ(clocks.confirmed(), 0ms) << "the two contradict each other";
 }
 
-/// Answers of a server whose clock is that far ahead, each of which took 20 ms.
+/// Adds an answer, which took 20 ms, of a server whose clock is this far ahead.
 void hear(clock_estimate& clocks, std::int64_t at, std::int64_t ahead) {
     clocks.add(second((at + ahead + 10) / 1000), at_ms(at), at_ms(at + 20));
 }
 
-TEST(the_clocks, stay_known_for_as_long_as_answers_come_now_and_then) {
+TEST(the_clocks, stay_known_while_answers_arrive_occasionally) {
     clock_estimate clocks;
     std::int64_t at = 1'000'000;
     for (; at < 1'002'000; at += 20)
@@ -109,9 +109,9 @@ TEST(the_clocks, stay_known_for_as_long_as_answers_come_now_and_then) {
     }
 }
 
-TEST(the_clocks, are_followed_where_they_drift_apart) {
+TEST(the_clocks, are_followed_if_they_drift_apart) {
     clock_estimate clocks;
-    // 20 ms in ten minutes.
+    // The clocks drift apart by 20 ms in ten minutes.
     const auto ahead = [](std::int64_t at) { return 600 + (at - 1'000'000) / 30'000; };
     for (std::int64_t at = 1'000'000; at < 4'600'000; at += 170) {
         hear(clocks, at, ahead(at));
@@ -121,7 +121,7 @@ TEST(the_clocks, are_followed_where_they_drift_apart) {
     }
 }
 
-TEST(the_clocks, are_hardly_known_when_nothing_was_heard_for_long) {
+TEST(the_clocks, are_hardly_known_after_a_long_time_without_answers) {
     clock_estimate clocks;
     std::int64_t at = 1'000'000;
     for (; at < 1'002'000; at += 20)

@@ -1,4 +1,4 @@
-/// The server's Date header beside this host's clock.
+/// The server's Date header compared with this host's clock.
 #include "firestore/local_google.hpp"
 #include "firestore/on_firestore.hpp"
 #include "support/cancelled_thread.hpp"
@@ -27,7 +27,7 @@ std::string as_date(unix_time time) {
     return {text.data(), length};
 }
 
-/// The time of a server whose clock is that far ahead.
+/// The Date of a server whose clock is this far ahead.
 std::function<std::string()> ahead_by(milliseconds difference) {
     return [difference] {
         return as_date(std::chrono::floor<milliseconds>(std::chrono::system_clock::now()) +
@@ -62,7 +62,7 @@ TEST_F(clock_check, measures_the_difference_in_either_direction) {
     }
 }
 
-TEST_F(clock_check, a_cancelled_thread_ends_behind_its_measurement) {
+TEST_F(clock_check, a_cancelled_thread_ends_after_its_measurement) {
     google_.show_date(ahead_by(0ms));
     EXPECT_TRUE(
         returns_on_cancelled_thread([&] { (void)firestore::measure_clock_skew(options(), 30s); }));
@@ -76,21 +76,21 @@ TEST_F(clock_check, measures_as_closely_as_a_distant_server_allows) {
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
     EXPECT_LE(skew.at_least, 300ms);
     EXPECT_GE(skew.at_most, 300ms);
-    // One answer alone would leave a second and more.
+    // After a single answer the range would be more than a second.
     EXPECT_LT(skew.at_most - skew.at_least, 1s);
 }
 
-TEST_F(clock_check, tells_at_its_end_what_is_known_until_then) {
+TEST_F(clock_check, returns_what_is_known_when_its_time_ends) {
     google_.show_date([] { return as_date(unix_time(1'000'000s)); });
     auto store = options();
-    // Both stand still: no answer tells more than the first.
+    // Both clocks stand still: later answers prove no more than the first.
     store.clock = [] { return unix_time(1'000'000s); };
     const auto skew = firestore::measure_clock_skew(store, 300ms);
     EXPECT_EQ(skew.at_least, 0ms);
     EXPECT_EQ(skew.at_most, 999ms);
 }
 
-TEST_F(clock_check, is_not_confused_by_a_clock_that_is_set_back_in_the_middle) {
+TEST_F(clock_check, tolerates_a_clock_that_is_set_back_during_the_measurement) {
     google_.show_date(ahead_by(0ms));
     auto store = options();
     std::atomic<int> calls{0};
@@ -103,7 +103,7 @@ TEST_F(clock_check, is_not_confused_by_a_clock_that_is_set_back_in_the_middle) {
     EXPECT_GE(skew.at_most, 5s);
 }
 
-TEST_F(clock_check, fails_where_the_server_does_not_tell_the_time) {
+TEST_F(clock_check, fails_if_the_server_sends_no_date) {
     expect_error(error_code::service_unavailable,
                  [&] { (void)firestore::measure_clock_skew(options(), 20s); });
     google_.show_date([] { return std::string("yesterday"); });
@@ -111,7 +111,7 @@ TEST_F(clock_check, fails_where_the_server_does_not_tell_the_time) {
                  [&] { (void)firestore::measure_clock_skew(options(), 20s); });
 }
 
-TEST_F(clock_check, says_nothing_of_clocks_that_agree) {
+TEST_F(clock_check, does_not_warn_of_clocks_that_agree) {
     google_.show_date(ahead_by(0ms));
     const auto locks = open(firestore::on_clock_skew::refuse);
     for (int i = 0; i < 20; ++i)
@@ -119,7 +119,7 @@ TEST_F(clock_check, says_nothing_of_clocks_that_agree) {
     EXPECT_TRUE(warnings_.all().empty());
 }
 
-TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_by_default) {
+TEST_F(clock_check, refuses_to_lock_with_a_wrong_clock_by_default) {
     google_.show_date(ahead_by(2500ms));
     EXPECT_EQ(firestore::parse_url("firestore://p").on_clock_skew,
               firestore::on_clock_skew::refuse);
@@ -128,7 +128,7 @@ TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_by_default) {
     EXPECT_EQ(google_.commits(), 0U);
 }
 
-TEST_F(clock_check, refuses_the_first_lock_by_a_clock_that_one_answer_does_not_prove_wrong) {
+TEST_F(clock_check, refuses_the_first_lock_even_if_one_answer_does_not_prove_the_clock_wrong) {
     // The tolerance covers two clients whose clocks are wrong by half of it in opposite directions.
     for (const milliseconds difference : {700ms, -700ms, 1000ms, -1000ms, 1300ms, -1300ms}) {
         SCOPED_TRACE(difference.count());
@@ -143,7 +143,7 @@ TEST_F(clock_check, compares_clocks_that_agree_within_a_second_and_only_once) {
     google_.show_date(ahead_by(0ms));
     const auto locks = open(firestore::on_clock_skew::refuse);
     const auto begin = std::chrono::steady_clock::now();
-    // The check must not use up the time of the lock.
+    // The check must not use up the TTL of the lock.
     auto lease = locks.acquire("k", {.ttl = 500ms});
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
     EXPECT_TRUE(lease && lease->release().ok);
@@ -180,10 +180,11 @@ TEST_F(clock_check, a_warning_handler_may_wait_until_the_call_has_returned) {
     EXPECT_TRUE(has_returned->get_future().get());
 }
 
-/// Both clocks are the test's: what is proven does not depend on how fast the machine is.
+/// The test controls both clocks, so that the result does not depend on the speed of the machine.
 class clock_thresholds : public clock_check {
   protected:
-    /// A backend that has heard of the beginning of the server's next second.
+    /// A backend that has received answers from before and after the server's clock reached a new
+    /// second.
     [[nodiscard]] firestore::backend open_and_listen(milliseconds difference) {
         google_.show_date([this, difference] { return as_date(clock_.now() + difference); });
         auto store = options(firestore::on_clock_skew::refuse);
@@ -201,7 +202,7 @@ class clock_thresholds : public clock_check {
     manual_clock clock_;
 };
 
-TEST_F(clock_thresholds, a_difference_of_150_ms_is_nothing) {
+TEST_F(clock_thresholds, a_difference_of_150_ms_is_ignored) {
     for (const milliseconds difference : {150ms, -150ms}) {
         const auto locks = open_and_listen(difference);
         EXPECT_TRUE(locks.acquire("k"));
@@ -222,7 +223,7 @@ TEST_F(clock_thresholds, a_difference_of_300_ms_is_warned_of_and_not_refused) {
 TEST_F(clock_thresholds, a_difference_of_600_ms_is_refused_and_stays_so) {
     for (const milliseconds difference : {600ms, -600ms}) {
         const auto locks = open_and_listen(difference);
-        // The refusals' own reads are all that is heard of the server.
+        // The only answers of the server are those to the refused calls' own reads.
         for (int i = 0; i < 60; ++i) {
             expect_error(error_code::service_unavailable, [&] { (void)locks.acquire("k"); });
             clock_.advance(15s + 270ms);
@@ -230,8 +231,8 @@ TEST_F(clock_thresholds, a_difference_of_600_ms_is_refused_and_stays_so) {
     }
 }
 
-/// A key that was released here is granted by a commit without a read: its answer is the first that
-/// shows how wrong the clock has become.
+/// A key that this client has released is granted by a commit without a read: the answer to the
+/// commit is the first that shows the wrong clock.
 TEST_F(clock_check, a_grant_whose_answer_proves_the_clock_wrong_is_undone) {
     google_.show_date(ahead_by(0ms));
     const auto locks = open(firestore::on_clock_skew::refuse);
@@ -252,7 +253,7 @@ TEST_F(clock_check, an_extension_whose_answer_proves_the_clock_wrong_ends_the_le
     EXPECT_FALSE(lease->valid());
 }
 
-/// Its clock takes the live lock of another client for one that ended long ago.
+/// By its clock, the live lock of another client has expired long ago.
 TEST_F(clock_check, a_client_whose_clock_is_wrong_removes_no_lock) {
     std::atomic<int> commits{0};
     const http_server server([&](const http_received& request) {
@@ -292,7 +293,7 @@ TEST_F(clock_check, a_client_whose_clock_is_wrong_removes_no_lock) {
     EXPECT_FALSE(eventually([&] { return commits > 0; }, 500ms));
 }
 
-/// Lets the server show a wrong time once, and the right one from then on.
+/// Makes the server send a wrong time once, and the right time from then on.
 std::function<std::string()> wrong_once() {
     return [first = true]() mutable { return ahead_by(std::exchange(first, false) ? 60s : 0s)(); };
 }
@@ -321,7 +322,7 @@ TEST_F(clock_check, one_wrong_answer_to_a_commit_undoes_nothing) {
     EXPECT_TRUE(lease->valid());
 }
 
-TEST_F(clock_check, extensions_go_on_when_the_clock_has_been_set_right) {
+TEST_F(clock_check, extensions_continue_after_the_clock_was_corrected) {
     google_.show_date(ahead_by(0ms));
     const auto locks = open(firestore::on_clock_skew::refuse);
     auto lease = locks.acquire("k", {.ttl = 30s});
@@ -335,7 +336,7 @@ TEST_F(clock_check, extensions_go_on_when_the_clock_has_been_set_right) {
     EXPECT_TRUE(lease->valid());
 }
 
-TEST_F(clock_check, locks_and_warns_once_where_the_server_does_not_tell_the_time) {
+TEST_F(clock_check, locks_and_warns_once_if_the_server_sends_no_date) {
     auto store = options(firestore::on_clock_skew::refuse);
     store.emulator_host.clear();
     store.endpoint = google_.endpoint();
@@ -356,12 +357,12 @@ TEST_F(clock_check, locks_and_warns_once_where_the_server_does_not_tell_the_time
     EXPECT_NE(messages[0].find("do not tell the time"), std::string::npos) << messages[0];
 }
 
-TEST_F(clock_check, an_emulator_that_does_not_tell_the_time_is_not_warned_of) {
+TEST_F(clock_check, does_not_warn_of_an_emulator_without_a_date) {
     EXPECT_TRUE(open(firestore::on_clock_skew::refuse).acquire("k"));
     EXPECT_TRUE(warnings_.all().empty());
 }
 
-TEST_F(clock_check, refuses_to_lock_by_a_wrong_clock_if_configured_but_always_releases) {
+TEST_F(clock_check, refuses_to_lock_with_a_wrong_clock_if_configured_but_always_releases) {
     google_.show_date(ahead_by(0ms));
     const auto locks = open(firestore::on_clock_skew::refuse);
     auto lease = locks.acquire("k");

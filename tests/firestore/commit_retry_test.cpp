@@ -1,4 +1,4 @@
-/// What is known while one tries again, and what is remembered.
+/// The state of repeated commits, and the cache of document versions.
 #include "firestore/commit_retry.hpp"
 
 #include "firestore/bounded_cache.hpp"
@@ -17,7 +17,7 @@ lock_error reason() {
     return {error_code::service_unavailable, "x"};
 }
 
-TEST(commit_retry, goes_on_after_a_conflict_if_something_has_changed) {
+TEST(commit_retry, continues_after_a_conflict_if_something_has_changed) {
     commit_retry retry;
     EXPECT_TRUE(retry.is_first());
     retry.failed(commit_failure::precondition, reason(), "v1");
@@ -26,7 +26,7 @@ TEST(commit_retry, goes_on_after_a_conflict_if_something_has_changed) {
     EXPECT_FALSE(retry.unknown_outcome());
 }
 
-TEST(commit_retry, goes_on_among_others_though_nothing_has_changed) {
+TEST(commit_retry, continues_after_contention_even_if_nothing_has_changed) {
     commit_retry retry;
     for (int i = 0; i < 100; ++i) {
         retry.failed(commit_failure::contention, reason(), "v");
@@ -35,7 +35,7 @@ TEST(commit_retry, goes_on_among_others_though_nothing_has_changed) {
     }
 }
 
-TEST(commit_retry, is_contended_when_others_were_faster_again_and_again) {
+TEST(commit_retry, is_contended_when_others_were_faster_repeatedly) {
     commit_retry retry;
     retry.failed(commit_failure::contention, reason(), "v");
     retry.failed(commit_failure::response_lost, reason(), "v");
@@ -89,7 +89,7 @@ TEST(bounded_cache, forgets_the_oldest_beyond_a_fixed_number) {
     EXPECT_FALSE(cache.find(2));
 }
 
-/// A key that cannot be copied when memory is short.
+/// A key whose copy can be made to fail with std::bad_alloc.
 struct costly_key {
     explicit costly_key(int of) : number(of) {}
     costly_key(const costly_key& other) : number(other.number) {
@@ -118,7 +118,7 @@ struct std::hash<syncguard::firestore::costly_key> {
 namespace syncguard::firestore {
 namespace {
 
-TEST(bounded_cache, stays_bounded_where_there_is_no_memory_for_an_entry) {
+TEST(bounded_cache, stays_bounded_if_there_is_no_memory_for_an_entry) {
     for (int copies = 0;; ++copies) {
         bounded_cache<costly_key, int> cache;
         costly_key::copies_left = copies;

@@ -1,4 +1,4 @@
-/// Credentials and tokens: found as Google's clients find them, fetched once, never shown.
+/// Credentials and tokens: found as Google's clients find them, fetched once, never printed.
 #include "firestore/credentials.hpp"
 
 #include "firestore/local_google.hpp"
@@ -64,7 +64,7 @@ class tokens : public testing::Test {
     service_account_file account_{giver_.url()};
 };
 
-TEST_F(tokens, of_a_service_account_are_asked_for_with_a_signature_that_verifies) {
+TEST_F(tokens, of_a_service_account_are_requested_with_a_valid_signature) {
     const auto before = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
     EXPECT_FALSE(open(account_.path()).is_locked("k"));
     EXPECT_EQ(google_.tokens_seen(), (std::vector<std::string>{"token-1"}));
@@ -95,7 +95,7 @@ TEST_F(tokens, of_a_service_account_are_asked_for_with_a_signature_that_verifies
     EXPECT_EQ(claims.at("exp").to_number<std::int64_t>(), issued + 3600);
 }
 
-TEST_F(tokens, of_an_authorised_user_are_asked_for_with_what_the_login_left) {
+TEST_F(tokens, of_an_authorised_user_are_requested_with_the_stored_login) {
     const auto path = write(
         R"({"type":"authorized_user","client_id":"id&1","client_secret":"s=2","refresh_token":"r/3",)"
         R"("token_uri":")" +
@@ -106,7 +106,7 @@ TEST_F(tokens, of_an_authorised_user_are_asked_for_with_what_the_login_left) {
               "grant_type=refresh_token&client_id=id%261&client_secret=s%3D2&refresh_token=r%2F3");
 }
 
-TEST_F(tokens, come_from_the_metadata_server_where_no_file_is_named) {
+TEST_F(tokens, come_from_the_metadata_server_if_no_file_is_named) {
     const std::string host = "127.0.0.1:" + std::to_string(giver_.server().port());
     ::setenv("CLOUDSDK_CONFIG", folder_.path().c_str(), 1);
     ::setenv("GCE_METADATA_HOST", host.c_str(), 1);
@@ -149,8 +149,8 @@ TEST_F(tokens, are_fetched_once_for_many_threads_and_kept) {
     EXPECT_EQ(google_.tokens_seen(), std::vector<std::string>(50, "token-1"));
 }
 
-TEST_F(tokens, are_renewed_ahead_of_their_end_without_anybody_waiting) {
-    // Renewed from half of its life on, and used for three quarters of it.
+TEST_F(tokens, are_renewed_before_their_expiry_without_delaying_callers) {
+    // A token is renewed from half of its lifetime on, and used for three quarters of it.
     giver_.set_lifetime(12);
     const auto locks = open(account_.path());
     EXPECT_FALSE(locks.is_locked("k"));
@@ -159,7 +159,7 @@ TEST_F(tokens, are_renewed_ahead_of_their_end_without_anybody_waiting) {
         EXPECT_FALSE(locks.is_locked("k"));
         return giver_.requests().size() == 2;
     }));
-    // The second one is still to come.
+    // The second token has not arrived yet.
     EXPECT_FALSE(locks.is_locked("k"));
     EXPECT_EQ(google_.tokens_seen().back(), "token-1");
     giver_.resume();
@@ -174,7 +174,7 @@ TEST_F(tokens, that_the_server_no_longer_accepts_are_replaced_once_for_many_thre
     const auto locks = open(account_.path());
     EXPECT_FALSE(locks.is_locked("k"));
     google_.accept_only("token-2");
-    // So that all of them are under way with the first one.
+    // So that all calls are under way with the first token.
     google_.answer_after(200ms);
     {
         std::vector<std::jthread> threads;
@@ -243,7 +243,7 @@ TEST_F(tokens, are_sent_over_tls_only_to_a_server_with_the_right_certificate) {
     EXPECT_TRUE(lease->release().ok);
 }
 
-TEST_F(tokens, are_not_asked_for_at_a_server_with_a_wrong_certificate) {
+TEST_F(tokens, are_not_requested_from_a_server_with_a_wrong_certificate) {
     const certificates certs;
     const local_firestore google(certs.server());
     for (const auto& bad : {certs.expired_server(), certs.other_host(), certs.self_signed()}) {
@@ -276,7 +276,7 @@ TEST_F(tokens, are_not_sent_to_a_firestore_with_a_wrong_certificate) {
     }
 }
 
-TEST_F(tokens, that_are_nowhere_to_be_had_are_explained) {
+TEST_F(tokens, that_cannot_be_found_are_explained) {
     const reserved_port nobody;
     const std::string host = "127.0.0.1:" + std::to_string(nobody.number());
     ::setenv("CLOUDSDK_CONFIG", folder_.path().c_str(), 1);
@@ -289,7 +289,7 @@ TEST_F(tokens, that_are_nowhere_to_be_had_are_explained) {
               std::string::npos);
 }
 
-TEST_F(tokens, that_the_metadata_server_does_not_give_are_reported_by_the_kind_of_its_failure) {
+TEST_F(tokens, that_the_metadata_server_refuses_are_reported_by_the_kind_of_its_failure) {
     const std::string host = "127.0.0.1:" + std::to_string(giver_.server().port());
     ::setenv("CLOUDSDK_CONFIG", folder_.path().c_str(), 1);
     ::setenv("GCE_METADATA_HOST", host.c_str(), 1);
@@ -304,7 +304,7 @@ TEST_F(tokens, that_the_metadata_server_does_not_give_are_reported_by_the_kind_o
     EXPECT_EQ(advice_at(503, error_code::service_unavailable), std::string::npos);
     EXPECT_EQ(advice_at(429, error_code::rate_limited), std::string::npos);
     EXPECT_EQ(advice_at(403, error_code::auth_failed), std::string::npos);
-    // A machine without an account.
+    // A machine without a service account.
     EXPECT_NE(advice_at(404, error_code::auth_failed), std::string::npos);
     giver_.refuse_with({.cut = true});
     expect_error(error_code::service_unavailable, [&] { (void)locks.is_locked("k"); });
@@ -312,7 +312,7 @@ TEST_F(tokens, that_the_metadata_server_does_not_give_are_reported_by_the_kind_o
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST_F(tokens, that_claim_to_live_for_ever_are_renewed_daily) {
+TEST_F(tokens, that_never_expire_are_renewed_daily) {
     for (const char* const lifetime : {"9223372036854775807", "86401"}) {
         const auto token = firestore::decode_token(
             {.status = 200,
@@ -323,7 +323,7 @@ TEST_F(tokens, that_claim_to_live_for_ever_are_renewed_daily) {
     }
 }
 
-TEST_F(tokens, are_not_asked_for_by_a_file_that_cannot_be_used) {
+TEST_F(tokens, are_not_requested_with_an_unusable_file) {
     const std::string pem = account_.pem();
     const auto with_key = [](const std::string& key, const std::string& uri) {
         return json::serialize(json::object{{"type", "service_account"},

@@ -1,4 +1,4 @@
-/// Documents and errors as the REST interface shows them.
+/// Documents and errors in the form of the REST interface.
 #include "firestore/documents.hpp"
 
 #include "firestore/lock_rules.hpp"
@@ -27,7 +27,7 @@ stored_lock lock_that_ends(milliseconds later) {
             .version = "v"};
 }
 
-TEST(documents, of_a_grant_demand_that_both_are_as_they_were_read) {
+TEST(documents, of_a_grant_require_that_both_are_unchanged_since_the_read) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     const auto record = lock_that_ends(10s).record;
     const auto fresh = json::parse(encode_grant(names, {}, record).body);
@@ -42,7 +42,7 @@ TEST(documents, of_a_grant_demand_that_both_are_as_they_were_read) {
 
 constexpr const char* missing_both = R"([{"missing":"L"},{"missing":"C"}])";
 
-TEST(documents, that_are_missing_are_said_to_be) {
+TEST(documents, that_are_missing_are_reported_as_missing) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     const auto read = decode_read(missing_both, names, true);
     EXPECT_FALSE(read.lock);
@@ -51,7 +51,7 @@ TEST(documents, that_are_missing_are_said_to_be) {
     EXPECT_TRUE(decode_search(R"([{"readTime":"t"}])").empty());
 }
 
-TEST(documents, that_are_not_an_answer_are_refused) {
+TEST(documents, that_are_malformed_are_refused) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     for (const char* const body :
          {"", "{}", "[", "null", R"([{"found":{"name":"other"}}])", R"([{"found":7}])",
@@ -68,7 +68,7 @@ TEST(documents, that_are_not_an_answer_are_refused) {
     }
 }
 
-TEST(documents, that_an_answer_says_nothing_of_are_not_taken_for_missing) {
+TEST(documents, absent_from_an_answer_are_not_taken_for_missing) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     for (const char* const body : {"[]", "[{}]", R"([{"readTime":"t"}])", R"([{"missing":"C"}])"}) {
         expect_error(error_code::internal, [&] { (void)decode_read(body, names, true); });
@@ -80,7 +80,7 @@ TEST(documents, that_an_answer_says_nothing_of_are_not_taken_for_missing) {
         expect_error(error_code::internal, [&] { (void)decode_search(body); });
 }
 
-TEST(documents, that_could_not_be_read_to_the_end_are_an_error_of_its_kind) {
+TEST(documents, from_an_interrupted_read_are_an_error_of_its_kind) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     const std::string broken = R"({"error":{"code":503,"status":"UNAVAILABLE"}}])";
     expect_error(error_code::service_unavailable, [&] {
@@ -114,7 +114,7 @@ TEST(documents, with_a_number_that_is_no_time_are_refused) {
     }
 }
 
-TEST(documents, with_the_latest_and_the_earliest_time_can_be_reckoned_with) {
+TEST(documents, with_the_latest_and_the_earliest_time_do_not_overflow) {
     const document_names::pair names{.lock = "L", .counter = "C"};
     for (const char* const value :
          {R"({"integerValue":"9007199254740992"})", R"({"doubleValue":9007199254740992})"}) {
@@ -136,7 +136,7 @@ TEST(errors, are_read_alone_and_in_lists) {
         EXPECT_EQ(decode_error_status(none), "");
 }
 
-TEST(errors, are_refusals_only_where_word_and_status_are_those_of_a_refusal) {
+TEST(errors, are_refusals_only_if_name_and_status_are_those_of_a_refusal) {
     EXPECT_TRUE(is_refusal(409, "ABORTED"));
     EXPECT_TRUE(is_refusal(409, "ALREADY_EXISTS"));
     EXPECT_TRUE(is_refusal(400, "FAILED_PRECONDITION"));
@@ -153,7 +153,7 @@ TEST(errors, are_refusals_only_where_word_and_status_are_those_of_a_refusal) {
         EXPECT_FALSE(is_refusal(status, "")) << status;
 }
 
-TEST(errors, mean_what_the_formats_say) {
+TEST(errors, have_the_codes_of_the_specification) {
     const auto code = [](unsigned http, const char* status) {
         return to_lock_error(http, status, "here").code();
     };

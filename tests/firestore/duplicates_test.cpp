@@ -1,4 +1,4 @@
-/// Locks with one id, which another program must have written.
+/// Several locks with the same id, which another program must have written.
 #include "firestore/on_firestore.hpp"
 #include "support/expect_error.hpp"
 
@@ -15,7 +15,7 @@ class firestore_duplicates : public on_firestore {
     const lock_id id_ = lock_id::generate();
 };
 
-TEST_F(firestore_duplicates, that_are_live_are_warned_of_and_not_touched) {
+TEST_F(firestore_duplicates, that_are_live_are_reported_and_not_changed) {
     put("a", 10s);
     put("b", 10s);
     const auto before = project_->all("locks");
@@ -33,7 +33,7 @@ TEST_F(firestore_duplicates, that_are_live_are_warned_of_and_not_touched) {
     EXPECT_EQ(messages[0].find(hash_key(id_.str())), std::string::npos) << messages[0];
 }
 
-TEST_F(firestore_duplicates, of_which_one_is_live_are_not_ambiguous) {
+TEST_F(firestore_duplicates, with_only_one_live_lock_are_not_ambiguous) {
     put("ended", -10s);
     put("live", 10s);
     EXPECT_TRUE(owns(open(), id_));
@@ -43,7 +43,7 @@ TEST_F(firestore_duplicates, of_which_one_is_live_are_not_ambiguous) {
     EXPECT_EQ(warnings_.first(2).size(), 2U);
 }
 
-TEST_F(firestore_duplicates, that_have_all_ended_are_expired) {
+TEST_F(firestore_duplicates, that_have_all_expired_are_expired) {
     put("a", -10s);
     put("b", -10s);
     EXPECT_FALSE(owns(open(), id_));
@@ -51,7 +51,7 @@ TEST_F(firestore_duplicates, that_have_all_ended_are_expired) {
     EXPECT_EQ(project_->all("locks").size(), 2U);
 }
 
-TEST_F(firestore_duplicates, do_not_keep_a_lease_from_its_own_lock) {
+TEST_F(firestore_duplicates, do_not_prevent_a_lease_from_using_its_own_lock) {
     auto lease = open().acquire("mine");
     put("other", 10s);
     EXPECT_TRUE(lease->release().ok);

@@ -1,4 +1,4 @@
-/// The end of a Firestore backend: in the middle of calls, and from within handlers.
+/// Destruction of a Firestore backend: during calls, and from within handlers.
 #include "firestore/firestore_fault.hpp"
 
 #include <syncguard/async.hpp>
@@ -28,7 +28,7 @@ class firestore_end : public testing::Test {
     std::unique_ptr<firestore_project> project_;
 };
 
-TEST_F(firestore_end, calls_that_are_under_way_go_on_to_their_end) {
+TEST_F(firestore_end, calls_that_are_under_way_are_completed) {
     for (int round = 0; round < 3; ++round) {
         auto locks = open();
         std::vector<std::future<any_result>> calls;

@@ -1,4 +1,4 @@
-/// A token that ends in the middle of an operation.
+/// A token that expires during an operation.
 #include "firestore/local_google.hpp"
 #include "firestore/on_firestore.hpp"
 #include "support/expect_error.hpp"

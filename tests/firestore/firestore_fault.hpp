@@ -1,5 +1,5 @@
-/// The ground of the Firestore fault tests: a project on the emulator, a breakable way to it, and a
-/// API form.
+/// The fixture of the Firestore fault tests: a project on the emulator, a fault proxy in front of
+/// it, and an API form.
 #pragma once
 
 #include "contract/api_form.hpp"
@@ -21,7 +21,7 @@ namespace syncguard::test {
 using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
-/// What a call may take beyond its deadline: other tests want the processor too.
+/// How long a call may take beyond its deadline, because other tests use the processor too.
 inline constexpr milliseconds margin{2'000};
 
 inline backend_options quiet(milliseconds operation_timeout) {
@@ -42,7 +42,7 @@ class firestore_fault : public testing::TestWithParam<api_form_kind> {
         return firestore::backend({.project = project_->name(), .emulator_host = proxy_->host()},
                                   quiet(operation_timeout));
     }
-    /// Without the proxy.
+    /// Connects without the proxy.
     [[nodiscard]] any_backend open_directly() const {
         return firestore::backend(
             {.project = project_->name(), .emulator_host = project_->emulator_host()}, quiet(20s));
@@ -64,7 +64,7 @@ class firestore_fault : public testing::TestWithParam<api_form_kind> {
     std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
-/// The blocking API form, and an asynchronous one.
+/// The blocking API form and an asynchronous one.
 inline auto blocking_and_async() {
     const auto forms = all_api_forms();
     return testing::Values(forms.at(0), forms.at(1));

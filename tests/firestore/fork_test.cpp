@@ -54,12 +54,12 @@ TEST_F(firestore_fork, a_child_shares_the_store_and_not_the_connections) {
     EXPECT_TRUE(lease->release().ok);
 }
 
-TEST_F(firestore_fork, a_child_neither_releases_nor_extends_what_it_inherited) {
+TEST_F(firestore_fork, a_child_neither_releases_nor_extends_inherited_locks) {
     auto lease = locks_->acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);
     child_process child([&] {
         if (lease->valid() || lease->release().ok || lease->extend({.ttl = 60s}).ok) return 1;
-        // As at the end of a scope.
+        // Destroyed as at the end of a scope.
         { const auto gone = std::move(lease); }
         return 0;
     });

@@ -1,4 +1,4 @@
-/// HTTP as the engine speaks it: addresses, dates, and servers that behave oddly.
+/// The engine's HTTP: addresses, dates, and servers that behave unusually.
 #include "firestore/local_google.hpp"
 #include "http/message.hpp"
 #include "support/expect_error.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(http_dates, are_read_in_the_one_form_that_servers_send) {
+TEST(http_dates, are_read_in_the_form_that_servers_send) {
     const auto date = net::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT");
     ASSERT_TRUE(date);
     EXPECT_EQ(date->time_since_epoch().count(), 784'111'777);
@@ -50,7 +50,7 @@ class odd_server : public testing::Test {
     }
 };
 
-TEST_F(odd_server, that_closes_behind_each_answer_is_asked_on_fresh_connections) {
+TEST_F(odd_server, that_closes_after_each_answer_gets_new_connections) {
     const http_server server([](const http_received& request) {
         return http_reply{.body = nothing_found(request), .close_behind = true};
     });
@@ -60,7 +60,7 @@ TEST_F(odd_server, that_closes_behind_each_answer_is_asked_on_fresh_connections)
     EXPECT_EQ(server.connections(), 5U);
 }
 
-TEST_F(odd_server, that_sends_connection_close_is_believed) {
+TEST_F(odd_server, that_sends_connection_close_gets_new_connections) {
     const http_server server([](const http_received& request) {
         return http_reply{.body = nothing_found(request), .headers = {{"Connection", "close"}}};
     });
@@ -70,14 +70,14 @@ TEST_F(odd_server, that_sends_connection_close_is_believed) {
     EXPECT_EQ(server.connections(), 3U);
 }
 
-TEST_F(odd_server, whose_answers_make_no_sense_is_an_internal_error) {
+TEST_F(odd_server, with_malformed_answers_is_an_internal_error) {
     for (const char* const body : {"", "hello", "{}", "[]", R"([{"found":{}}])"}) {
         const http_server server([&](const http_received&) { return http_reply{.body = body}; });
         expect_error(error_code::internal, [&] { (void)open(server).is_locked("k"); });
     }
 }
 
-TEST_F(odd_server, whose_answer_to_a_commit_makes_no_sense_leaves_the_outcome_unknown) {
+TEST_F(odd_server, with_a_malformed_answer_to_a_commit_leaves_the_outcome_unknown) {
     std::atomic<int> reads{0};
     const http_server server([&](const http_received& request) {
         if (request.target.ends_with(":commit")) return http_reply{.body = "?"};
@@ -86,11 +86,11 @@ TEST_F(odd_server, whose_answer_to_a_commit_makes_no_sense_leaves_the_outcome_un
     });
     const auto locks = open(server);
     expect_error(error_code::internal, [&] { (void)locks.acquire("k"); });
-    // Once before, and once to see what became of it.
+    // One read before the commit, and one to find out its outcome.
     EXPECT_GE(reads, 2);
 }
 
-TEST_F(odd_server, whose_answer_never_ends_is_left) {
+TEST_F(odd_server, whose_answer_never_ends_is_disconnected) {
     const http_server server([](const http_received&) {
         return http_reply{.body = std::string(std::size_t{20} * 1024 * 1024, ' ')};
     });

@@ -1,5 +1,5 @@
-/// Google on this host: a Firestore without documents that looks at tokens, and a server that
-/// gives them out.
+/// A local imitation of Google: a Firestore without documents that checks tokens, and a server that
+/// issues them.
 #pragma once
 
 #include "support/http_server.hpp"
@@ -24,7 +24,7 @@
 
 namespace syncguard::test {
 
-/// The answer to a read or a query where nothing is stored.
+/// The answer to a read or a query if nothing is stored.
 inline std::string nothing_found(const http_received& request) {
     boost::json::array entries;
     const auto asked = boost::json::parse(request.body);
@@ -37,8 +37,8 @@ inline std::string nothing_found(const http_received& request) {
     return boost::json::serialize(entries);
 }
 
-/// Answers every read with "missing" and every commit with success, to every client with a token
-/// that is valid.
+/// Answers every read with "missing" and every commit with success, to every client with a valid
+/// token.
 class local_firestore {
   public:
     explicit local_firestore(std::optional<certificate_files> tls = {})
@@ -48,17 +48,17 @@ class local_firestore {
     [[nodiscard]] std::string endpoint() const { return server_.url(); }
     [[nodiscard]] const http_server& server() const noexcept { return server_; }
 
-    /// Only this one is accepted from now on; empty: any.
+    /// Accepts only this token from now on; if empty, any token.
     void accept_only(const std::string& token) {
         const std::lock_guard guard(mutex_);
         accepted_ = token;
     }
-    /// What the Date header says; empty: there is none.
+    /// The Date header; there is none if `date` is empty.
     void show_date(std::function<std::string()> date) {
         const std::lock_guard guard(mutex_);
         date_ = std::move(date);
     }
-    /// How long each answer takes, as if it came from afar.
+    /// The delay of each answer, as that of a distant server.
     void answer_after(std::chrono::milliseconds delay) { delay_ = delay; }
     [[nodiscard]] std::vector<std::string> tokens_seen() const {
         const std::lock_guard guard(mutex_);
@@ -107,7 +107,7 @@ class local_firestore {
     http_server server_;
 };
 
-/// Gives out token-1, token-2, ...
+/// Issues token-1, token-2, ...
 class local_token_server {
   public:
     explicit local_token_server(std::optional<certificate_files> tls = {})
@@ -121,7 +121,7 @@ class local_token_server {
     [[nodiscard]] std::string url() const { return server_.url() + "/token"; }
     [[nodiscard]] const http_server& server() const noexcept { return server_; }
     void set_lifetime(int seconds) { lifetime_ = seconds; }
-    /// The next answers are this instead, until `accept_again`.
+    /// Sends this answer instead of tokens, until `accept_again`.
     void refuse_with(const http_reply& answer) {
         const std::lock_guard guard(mutex_);
         refusal_ = answer;
@@ -130,7 +130,7 @@ class local_token_server {
         const std::lock_guard guard(mutex_);
         refusal_.reset();
     }
-    /// Further requests are answered when `resume` is called.
+    /// Holds further requests until `resume` is called.
     void hold() {
         const std::lock_guard guard(mutex_);
         holds_ = true;
@@ -166,7 +166,7 @@ class local_token_server {
     http_server server_;
 };
 
-/// An RSA key, and the file of a service account that has it.
+/// An RSA key, and the file of a service account with this key.
 class service_account_file {
   public:
     explicit service_account_file(const std::string& token_uri)

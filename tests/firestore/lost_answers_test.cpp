@@ -1,4 +1,4 @@
-/// Requests that fail: refused, answered with an error, lost on the way or on the way back.
+/// Requests that fail: refused, answered with an error, lost, or executed with a lost answer.
 #include "firestore/firestore_fault.hpp"
 #include "support/manual_clock.hpp"
 
@@ -50,7 +50,7 @@ TEST_P(firestore_http, a_conflict_is_resolved_within_the_call) {
     EXPECT_EQ(proxy_->faults_left(), 0U);
 }
 
-TEST_P(firestore_http, contention_that_lasts_to_the_deadline_is_reported_as_such) {
+TEST_P(firestore_http, contention_that_lasts_until_the_deadline_is_reported_as_contention) {
     const auto locks = open(1500ms);
     auto lease = acquire(locks, "held");
     ASSERT_TRUE(lease);
@@ -100,7 +100,7 @@ TEST_P(firestore_http, an_error_of_the_server_is_reported_by_its_kind_and_nothin
             EXPECT_NE(said.find(std::to_string(each.status)), std::string::npos) << said;
             EXPECT_EQ(said.find("secret-name"), std::string::npos) << said;
             EXPECT_FALSE(is_stored("k")) << each.status << method;
-            // A commit of unknown outcome is undone in the background.
+            // The lock of a commit with unknown outcome is released in the background.
             if (method == "commit" && each.status >= 500) {
                 EXPECT_TRUE(eventually([&] { return counter_of("k") != counter; }));
             }
@@ -108,7 +108,7 @@ TEST_P(firestore_http, an_error_of_the_server_is_reported_by_its_kind_and_nothin
     }
 }
 
-TEST_P(firestore_http, a_search_that_fails_is_reported_by_its_kind_and_touches_nothing) {
+TEST_P(firestore_http, a_failed_search_is_reported_by_its_kind_and_changes_nothing) {
     const auto id = acquire(open_directly(), "k")->detach();
     const auto locks = open();
     EXPECT_FALSE(form_->is_locked(locks, "other", {}));
@@ -118,7 +118,7 @@ TEST_P(firestore_http, a_search_that_fails_is_reported_by_its_kind_and_touches_n
     expect_error(error_code::rate_limited,
                  [&] { (void)form_->extend(locks, id, {.ttl = 60s}, {}); });
     EXPECT_EQ(proxy_->requests("commit"), 0U);
-    // On a connection of its own, a cut is an answer; on one that was kept, it is asked again.
+    // On a new connection a cut fails the call; on a kept one the search is repeated.
     proxy_->fail_next("runQuery", {.mode = ending::cut});
     expect_error(error_code::service_unavailable, [&] { (void)form_->release(open(), id, {}); });
     EXPECT_TRUE(is_stored("k"));
@@ -127,7 +127,7 @@ TEST_P(firestore_http, a_search_that_fails_is_reported_by_its_kind_and_touches_n
     EXPECT_FALSE(is_stored("k"));
 }
 
-TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_answer) {
+TEST_P(firestore_http, an_executed_commit_counts_even_if_its_answer_was_lost) {
     const auto locks = open();
     int fences = 0;
     for (const request_fault& lost :
@@ -158,7 +158,7 @@ TEST_P(firestore_http, a_commit_that_got_through_counts_whatever_became_of_its_a
     EXPECT_EQ(proxy_->faults_left(), 0U);
 }
 
-TEST_P(firestore_http, a_commit_that_did_not_get_through_is_repeated_where_the_connection_broke) {
+TEST_P(firestore_http, a_commit_that_was_not_executed_is_repeated_if_the_connection_broke) {
     const auto locks = open();
     const request_fault cut{.mode = ending::cut};
     proxy_->fail_next("commit", cut);
@@ -176,10 +176,11 @@ TEST_P(firestore_http, a_commit_that_did_not_get_through_is_repeated_where_the_c
     EXPECT_FALSE(is_stored("k"));
 }
 
-TEST_P(firestore_http, an_interim_response_shifts_no_answer_to_another_request) {
+TEST_P(firestore_http, an_interim_response_does_not_shift_answers_to_other_requests) {
     const auto locks = open();
     EXPECT_TRUE(acquire(locks, "k")->release().ok);
-    // Its counter is remembered now: the next acquisition is one commit, and a 200 grants it.
+    // The client has cached the counter now: the next acquisition is a single commit, granted by a
+    // 200.
     for (const unsigned interim : {100U, 102U, 103U}) {
         proxy_->fail_next("commit", {.mode = ending::interim, .status = interim});
         try {
@@ -215,8 +216,9 @@ TEST_P(firestore_http, an_answer_to_fewer_or_more_writes_than_were_sent_grants_n
     }
 }
 
-TEST_P(firestore_http, a_commit_that_is_delivered_after_its_undoing_takes_no_effect) {
-    // The second time the counter is there; the third time it is remembered, and no read precedes.
+TEST_P(firestore_http, a_commit_that_is_delivered_after_its_release_takes_no_effect) {
+    // The second time the counter exists; the third time the client has cached it and commits
+    // without a read.
     for (const char* const way : {"fresh", "counted", "remembered"}) {
         SCOPED_TRACE(way);
         firestore_proxy proxy(project_->port());
@@ -249,7 +251,7 @@ TEST_P(firestore_http, a_commit_that_is_delivered_after_the_key_was_found_locked
                       R"("acquiredAtMs":{"integerValue":"1"},)"
                       R"("key":{"stringValue":"k"},)"
                       R"("fence":{"stringValue":"000000000000005"}})");
-    // The lock has ended, until this host's clock is set back behind the first commit.
+    // The lock has expired, until this host's clock is set back after the first commit.
     const any_backend locks = firestore::backend(
         {.project = project_->name(),
          .emulator_host = proxy_->host(),
@@ -261,7 +263,7 @@ TEST_P(firestore_http, a_commit_that_is_delivered_after_the_key_was_found_locked
     EXPECT_GE(proxy_->deliver_late().at(0), 400U);
 }
 
-TEST_P(firestore_http, a_first_copy_that_is_delivered_behind_the_second_fails) {
+TEST_P(firestore_http, a_first_copy_that_is_delivered_after_the_second_fails) {
     const auto locks = open();
     const auto expect_refusal = [&] {
         const auto statuses = proxy_->deliver_late();
@@ -300,7 +302,7 @@ TEST_P(firestore_http, an_extension_that_was_acknowledged_is_not_replaced_by_an_
     cancel_while_held(*proxy_, [&](std::stop_token stop) {
         (void)form_->extend(locks, lease->lock_id(), {.ttl = 500ms}, std::move(stop));
     });
-    // To the very expiry that is stored: a write that changes nothing leaves the version as it is.
+    // Extends to exactly the stored expiry: a write without a change keeps the document's version.
     const auto extended = locks.extend(lease->lock_id(), {.ttl = 60s});
     ASSERT_TRUE(extended.ok);
     proxy_->resume();
@@ -343,12 +345,13 @@ TEST_P(firestore_http,
     proxy_->resume();
     const auto executed_last = extending.get();
     EXPECT_TRUE(executed_last.ok);
-    // The lease counts the TTL of the last extension from the time when the one before it was sent.
+    // The lease counts the TTL of the last extension from the time at which the extension before it
+    // was sent.
     EXPECT_GE(executed_last.expires_at, executed_before.expires_at);
     EXPECT_EQ(locks.lookup(key_lookup{"k"})->expires_at, executed_last.expires_at);
 }
 
-TEST_P(firestore_http, a_release_by_id_whose_answer_was_lost_is_known_to_have_freed_the_lock) {
+TEST_P(firestore_http, a_release_by_id_whose_answer_was_lost_is_reported_as_successful) {
     const auto id = acquire(open_directly(), "k")->detach();
     proxy_->fail_next("commit", {.forward = true, .mode = ending::cut});
     EXPECT_TRUE(form_->release(open(), id, {}).ok);
@@ -359,7 +362,7 @@ TEST_P(firestore_http, a_release_whose_answer_was_lost_does_not_touch_the_next_o
     const auto locks = open();
     auto lease = acquire(locks, "k");
     ASSERT_TRUE(lease);
-    // The second commit of the release, if there is one, comes when the key is another's.
+    // The second commit of the release, if there is one, arrives when another client holds the key.
     proxy_->fail_next("commit", {.forward = true, .mode = ending::stall});
     auto releasing = std::async(std::launch::async, [&] { return form_->release(*lease).ok; });
     const auto others = open_directly();
@@ -381,7 +384,7 @@ TEST_P(firestore_http, a_read_on_a_kept_connection_that_was_closed_is_repeated) 
     EXPECT_FALSE(form_->is_locked(locks, "k", {}));
     EXPECT_EQ(proxy_->server().connections(), 2U);
 
-    // On a fresh connection it is an answer.
+    // On a new connection a cut fails the call.
     proxy_->fail_next("batchGet", {.mode = ending::cut});
     expect_error(error_code::service_unavailable, [&] { (void)form_->is_locked(open(), "k", {}); });
 }
@@ -394,7 +397,7 @@ TEST_P(firestore_http, a_stalled_call_ends_at_its_deadline_and_leaves_nothing_lo
         expect_error(error_code::network_timeout, [&] { (void)acquire(locks, "k"); });
         EXPECT_LT(steady_clock::now() - begin, 700ms + margin);
         EXPECT_TRUE(eventually([&] { return !is_stored("k"); }));
-        // The connection whose answer is still to come is not used again.
+        // The connection with the outstanding answer is not used again.
         EXPECT_FALSE(open_directly().is_locked("k"));
     }
     auto next = acquire(open_directly(), "k");
@@ -418,17 +421,17 @@ TEST_P(firestore_http, a_stop_request_ends_a_stalled_call_soon) {
     EXPECT_TRUE(eventually([&] { return !is_stored("k"); }));
 }
 
-TEST_P(firestore_http, the_end_of_a_backend_gives_the_release_in_the_background_time) {
+TEST_P(firestore_http, the_destructor_of_a_backend_leaves_time_for_the_background_release) {
     proxy_->fail_next("commit", {.forward = true, .mode = ending::stall});
     {
         const auto locks = open(700ms);
         expect_error(error_code::network_timeout, [&] { (void)acquire(locks, "k"); });
     }
-    // The last to let go of the store may be a thread of its own.
+    // The last owner of the backend may be a thread of the library.
     EXPECT_TRUE(eventually([&] { return !is_stored("k"); }));
 }
 
-TEST_P(firestore_http, a_server_that_is_not_there_is_said_to_be_unreachable) {
+TEST_P(firestore_http, a_missing_server_is_reported_as_unreachable) {
     const reserved_port nobody;
     const firestore::backend locks(
         {.project = "p", .emulator_host = "127.0.0.1:" + std::to_string(nobody.number())},
@@ -458,7 +461,7 @@ TEST_P(firestore_http, connections_are_kept_and_no_more_than_allowed) {
     EXPECT_EQ(proxy_->requests("batchGet"), 36U);
 }
 
-TEST_P(firestore_http, what_is_remembered_saves_reads_and_is_not_believed_blindly) {
+TEST_P(firestore_http, cached_documents_save_reads_and_are_verified) {
     const auto locks = open();
     const auto pair = [&](const char* fence) {
         auto lease = acquire(locks, "k");
@@ -480,7 +483,7 @@ TEST_P(firestore_http, what_is_remembered_saves_reads_and_is_not_believed_blindl
     ASSERT_TRUE(other);
     EXPECT_FALSE(acquire(locks, "k"));
     EXPECT_TRUE(other->release().ok);
-    // As an operator would who removes documents by hand.
+    // As after an operator has removed documents manually.
     pair("000000000000006");
     project_->remove("fence_counters", "fence:k");
     pair("000000000000001");

@@ -41,9 +41,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(firestore_cut, a_pair_of_operations_survives_a_cut_at_any_place_without_leaving_a_lock) {
     const auto [way, mode] = GetParam();
     std::uint64_t last_fence = 0;
-    // Prime steps: requests and answers are cut at ever other places.
+    // Prime steps: requests and answers are cut at different places each time.
     for (std::uint64_t bytes = 0;; bytes += 53) {
-        // One that remembers nothing, and reads before it writes.
+        // A new client, which has nothing cached and reads before it writes.
         const firestore::backend locks(
             {.project = project_->name(),
              .emulator_host = "127.0.0.1:" + std::to_string(proxy_->port())},
@@ -69,7 +69,7 @@ TEST_P(firestore_cut, a_pair_of_operations_survives_a_cut_at_any_place_without_l
     }
 }
 
-TEST_P(firestore_cut, slices_of_a_byte_make_no_difference) {
+TEST_P(firestore_cut, bytes_that_arrive_one_by_one_make_no_difference) {
     proxy_->slice(std::get<0>(GetParam()));
     const firestore::backend locks({.project = project_->name(),
                                     .emulator_host = "127.0.0.1:" + std::to_string(proxy_->port())},
@@ -87,7 +87,7 @@ class firestore_clients : public testing::Test {
     }
 
     static constexpr int clients = 10;
-    /// None may stall, however slow the machine is.
+    /// No call may hang, however slow the machine is.
     static constexpr auto longest_call = 20s;
 
     template <class Call>
@@ -98,8 +98,8 @@ class firestore_clients : public testing::Test {
         return result;
     }
 
-    /// Ten clients of their own, each of which gets `grants` locks, trying again while its key is
-    /// locked. What a user would see as an error ends up in the test's report.
+    /// Ten separate clients, each of which acquires `grants` locks and retries while its key is
+    /// locked. Errors fail the test.
     void run(int grants, bool one_key) {
         std::atomic<int> granted{0};
         std::vector<std::jthread> threads;
@@ -140,7 +140,7 @@ TEST_F(firestore_clients, ten_on_ten_keys_see_no_error) {
     }
 }
 
-TEST_F(firestore_clients, ten_on_one_key_see_no_error_and_no_fence_twice) {
+TEST_F(firestore_clients, ten_on_one_key_see_no_error_and_no_repeated_fence) {
     run(5, true);
     EXPECT_EQ(project_->fields("fence_counters", "fence:k")->at("fence").at("stringValue"),
               "000000000000050");

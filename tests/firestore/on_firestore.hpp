@@ -1,4 +1,4 @@
-/// The ground of the Firestore tests: a project of their own on the emulator.
+/// The fixture of the Firestore tests: each test has its own project on the emulator.
 #pragma once
 
 #include "support/begun_handlers.hpp"
@@ -21,8 +21,8 @@ namespace syncguard::test {
 
 using namespace std::chrono_literals;
 
-/// What a backend warned of. The handlers may be called after the backend and this object have
-/// ended.
+/// Records a backend's warnings. The handlers may be called after the backend and this object have
+/// been destroyed.
 class warnings {
   public:
     [[nodiscard]] warning_handler handler() {
@@ -36,7 +36,7 @@ class warnings {
         const std::lock_guard guard(log_->mutex);
         return log_->messages;
     }
-    /// Waits until there are so many.
+    /// Waits until there are `count` warnings.
     [[nodiscard]] std::vector<std::string> first(std::size_t count) const {
         (void)eventually([&] { return all().size() >= count; });
         return all();
@@ -57,7 +57,7 @@ class on_firestore : public testing::Test {
         project_ = std::make_unique<firestore_project>();
     }
 
-    /// A client of its own, which remembers nothing of what others did.
+    /// A new client without cached documents.
     [[nodiscard]] firestore::backend open(firestore::options options = {}) {
         options.project = project_->name();
         options.emulator_host = project_->emulator_host();
@@ -73,7 +73,7 @@ class on_firestore : public testing::Test {
     warnings warnings_;
 };
 
-/// A lock's fields, as the REST interface shows them.
+/// A lock's fields in the form of the REST interface.
 inline std::string lock_fields(const std::string& id, unix_time expires_at, const std::string& key,
                                const std::string& fence = "000000000000005") {
     const auto ms = std::to_string(expires_at.time_since_epoch().count());

@@ -1,4 +1,4 @@
-/// Keys with slashes: the same documents as peers use, and what was stored before.
+/// Keys with slashes: the documents that peers use, and those of earlier versions.
 #include "firestore/on_firestore.hpp"
 #include "support/firestore_peer.hpp"
 
@@ -62,7 +62,7 @@ TEST_F(firestore_peer_keys, are_locked_by_one_side_at_a_time_and_share_their_fen
     }
 }
 
-TEST_F(firestore_peer_keys, that_peers_are_refused_are_hashed_for_lock_and_counter) {
+TEST_F(firestore_peer_keys, that_peers_cannot_use_are_hashed_for_lock_and_counter) {
     const auto locks = open();
     for (const std::string key :
          {"/", "/a", "/a/b/c", "a/b", "a//b", "a/b//c", "/a/b/", ".", "a/../c", "a/__b__/c"}) {
@@ -141,7 +141,7 @@ TEST_F(firestore_peer_keys, that_were_hashed_before_stay_locked_and_keep_their_f
     auto lease = locks.acquire(invoice, {.ttl = 30s});
     ASSERT_TRUE(lease);
     EXPECT_EQ(lease->fence().str(), "000000000000042");
-    // An extension of the former lock that is still under way fails.
+    // The old document no longer exists, so that a late extension of the old lock fails.
     EXPECT_FALSE(project_->fields("locks", hash_of_invoice));
     EXPECT_TRUE(project_->fields("locks", invoice));
     EXPECT_FALSE(peer_->acquire(invoice, 30s));

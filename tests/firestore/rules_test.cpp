@@ -1,4 +1,4 @@
-/// The decisions that need no server.
+/// Decisions without I/O.
 #include "firestore/document_names.hpp"
 #include "firestore/lock_rules.hpp"
 #include "support/expect_error.hpp"
@@ -59,7 +59,8 @@ TEST(documents_of_a_key, without_slashes_have_its_storage_key_as_id) {
     EXPECT_EQ(relative_names(std::string(512, 'x')).lock.size(), 512U);
 }
 
-TEST(documents_of_a_key, with_slashes_are_those_of_peers_and_formerly_those_of_the_hash) {
+TEST(documents_of_a_key,
+     with_slashes_are_those_of_peers_and_in_earlier_versions_those_of_the_hash) {
     for (const std::string key : {"a/b/c", "a/b/c/d/e", "a/b/c/"}) {
         const relative_names names(key);
         const auto path = key.ends_with('/') ? key.substr(0, key.size() - 1) : key;
@@ -87,7 +88,7 @@ TEST(documents_of_a_key, that_peers_cannot_lock_have_the_hash_as_id) {
     }
 }
 
-TEST(a_lock, is_that_of_a_key_in_whatever_normal_form_it_was_stored) {
+TEST(a_lock, belongs_to_its_key_in_whatever_normal_form_it_was_stored) {
     lock_record lock = lock_that_ends(10s).record;
     lock.key = "e\xCC\x81";
     EXPECT_TRUE(is_lock_of(lock, "\xC3\xA9"));
@@ -125,7 +126,7 @@ TEST(collections, must_be_names_and_must_differ) {
     expect_error(error_code::invalid_argument, [&] { names(std::string(1501, 'x'), "b"); });
 }
 
-TEST(projects_and_databases, are_no_steps_in_a_path) {
+TEST(projects_and_databases, cannot_be_path_steps) {
     for (const std::string step : {".", ".."}) {
         expect_error(error_code::invalid_argument,
                      [&] { (void)document_names({.project = step}); });
@@ -134,7 +135,7 @@ TEST(projects_and_databases, are_no_steps_in_a_path) {
     }
 }
 
-TEST(an_acquisition, is_granted_where_nothing_is_stored) {
+TEST(an_acquisition, is_granted_if_nothing_is_stored) {
     const auto id = lock_id::generate();
     const auto granted = grant_on({}, request_for(id), now);
     ASSERT_TRUE(granted);
@@ -155,7 +156,7 @@ TEST(an_acquisition, respects_a_lock_through_the_tolerance_to_the_millisecond) {
     EXPECT_TRUE(at(-1000ms));
 }
 
-TEST(an_acquisition, takes_the_fence_behind_the_greater_of_counter_and_lock) {
+TEST(an_acquisition, takes_the_fence_after_the_greater_of_counter_and_lock) {
     const auto id = lock_id::generate();
     const stored_counter counter{.value = 41, .version = "v"};
     EXPECT_EQ(grant_on({.lock = {}, .counter = counter}, request_for(id), now)->fence,
@@ -179,7 +180,7 @@ TEST(a_locked_key, can_stay_so_until_the_tolerance_has_passed) {
     EXPECT_EQ(time_until_free(lock_that_ends(-999ms).record, now), 1ms);
 }
 
-TEST(the_owner, is_found_among_live_and_ended_locks) {
+TEST(the_owner, is_found_among_live_and_expired_locks) {
     const auto id = lock_id::generate();
     const std::vector<stored_lock> found{lock_that_ends(-10s, id), lock_that_ends(10s, id),
                                          lock_that_ends(10s)};

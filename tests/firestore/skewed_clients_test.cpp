@@ -8,7 +8,7 @@ namespace {
 
 class firestore_skewed_clients : public on_firestore {
   protected:
-    /// Whose clock is that far ahead of the test's, from now on.
+    /// A client whose clock is this far ahead of the test's, from now on.
     [[nodiscard]] firestore::backend open_ahead(milliseconds skew) const {
         return firestore::backend({.project = project_->name(),
                                    .emulator_host = project_->emulator_host(),
@@ -30,7 +30,7 @@ TEST_F(firestore_skewed_clients, never_take_each_others_live_locks_within_the_to
     }
 }
 
-TEST_F(firestore_skewed_clients, get_the_lock_of_one_that_is_gone_in_the_end) {
+TEST_F(firestore_skewed_clients, eventually_get_the_lock_of_a_client_that_has_gone) {
     const auto owner = open();
     for (const milliseconds skew : {999ms, -999ms}) {
         const auto id = owner.acquire("k", {.ttl = 10s})->detach();
@@ -46,7 +46,7 @@ TEST_F(firestore_skewed_clients, beyond_the_tolerance_are_distinguished_by_their
     const auto owner = open();
     auto lease = owner.acquire("k", {.ttl = 10s});
     ASSERT_TRUE(lease);
-    // So wrong a clock takes the lock for over.
+    // By such a wrong clock the lock has expired.
     const auto wrong = open_ahead(60s);
     auto taken = wrong.acquire("k", {.ttl = 10s});
     ASSERT_TRUE(taken);

@@ -1,4 +1,4 @@
-/// What is stored, document by document.
+/// The stored documents.
 #include "firestore/on_firestore.hpp"
 #include "support/expect_error.hpp"
 
@@ -76,7 +76,7 @@ TEST_F(firestore_storage, other_keys_are_document_ids_as_they_are) {
     }
 }
 
-TEST_F(firestore_storage, collections_and_databases_of_ones_own_are_used) {
+TEST_F(firestore_storage, configured_collections_and_databases_are_used) {
     const auto locks = open({.locks_collection = "my locks", .fence_counters_collection = "mine"});
     const auto id = locks.acquire("k")->detach();
     EXPECT_TRUE(project_->fields("my locks", "k"));
@@ -105,7 +105,7 @@ TEST_F(firestore_storage, times_are_read_as_integers_and_as_doubles) {
     EXPECT_TRUE(locks.release(id).ok);
 }
 
-TEST_F(firestore_storage, fences_go_on_behind_the_lock_that_ended_if_the_counter_is_gone) {
+TEST_F(firestore_storage, fences_continue_after_the_expired_lock_if_the_counter_is_missing) {
     project_->put(
         "locks", "k",
         lock_fields(lock_id::generate().to_string(), clock_.now() - 10s, "k", "000000000000041"));
@@ -115,7 +115,7 @@ TEST_F(firestore_storage, fences_go_on_behind_the_lock_that_ended_if_the_counter
     EXPECT_TRUE(lease->release().ok);
 }
 
-TEST_F(firestore_storage, documents_of_others_are_refused_and_left_alone) {
+TEST_F(firestore_storage, foreign_documents_are_refused_and_not_changed) {
     const auto locks = open();
     const char* const foreign = R"({"price":{"integerValue":"12"}})";
     project_->put("locks", "foreign-lock", foreign);
@@ -131,7 +131,7 @@ TEST_F(firestore_storage, documents_of_others_are_refused_and_left_alone) {
     EXPECT_FALSE(project_->fields("locks", "foreign-counter"));
 }
 
-TEST_F(firestore_storage, a_locked_key_tells_how_long_it_can_stay_so) {
+TEST_F(firestore_storage, a_locked_key_reports_how_long_it_can_stay_locked) {
     const auto locks = open();
     const auto held = locks.acquire("k", {.ttl = 30s});
     clock_.advance(10s);

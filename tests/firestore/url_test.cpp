@@ -1,4 +1,4 @@
-/// URLs and options: what can be used, and what is refused before anything is sent.
+/// URLs and options: valid ones, and ones refused before any request is sent.
 #include "support/expect_error.hpp"
 
 #include <syncguard/connect.hpp>
@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using test::expect_error;
 
-TEST(a_url, names_a_project_and_perhaps_a_database) {
+TEST(a_url, names_a_project_and_optionally_a_database) {
     EXPECT_EQ(parse_url("firestore://my-project").project, "my-project");
     EXPECT_EQ(parse_url("firestore://my-project").database, "(default)");
     EXPECT_EQ(parse_url("firestore://my-project/").database, "(default)");

@@ -25,7 +25,7 @@ class firestore_waiting : public on_firestore {
     }
 };
 
-TEST_F(firestore_waiting, of_eight_clients_that_lock_again_and_again_none_goes_without) {
+TEST_F(firestore_waiting, each_of_eight_clients_that_lock_in_a_loop_gets_the_lock) {
     constexpr std::size_t clients = 8;
     std::array<std::atomic<int>, clients> grants{};
     std::array<std::atomic<int>, clients> timeouts{};
@@ -58,7 +58,7 @@ TEST_F(firestore_waiting, of_eight_clients_that_lock_again_and_again_none_goes_w
     RecordProperty("grants", shown);
 }
 
-TEST_F(firestore_waiting, a_client_that_comes_later_gets_its_turn_from_one_that_locks_in_a_loop) {
+TEST_F(firestore_waiting, a_later_client_gets_the_lock_from_one_that_locks_in_a_loop) {
     std::atomic<bool> done{false};
     std::atomic<int> grants{0};
     std::jthread looping([&] {
