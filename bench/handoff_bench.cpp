@@ -31,7 +31,7 @@ using std::chrono::steady_clock;
 
 constexpr crowd a_hundred{.processes = 4, .threads_each = 25};
 constexpr crowd a_thousand{.processes = 4, .threads_each = 250};
-/// Locks are held so long that processors sleep between two hand-offs.
+/// Locks are held long enough for processors to sleep between two hand-offs.
 constexpr crowd a_slow_hundred{.processes = 4, .threads_each = 25, .in_hand = 5ms};
 constexpr std::size_t hand_offs = 500;
 constexpr std::size_t hand_offs_by_backoff = 40;

@@ -17,7 +17,7 @@ namespace syncguard::cli::test {
 using std::chrono::milliseconds;
 using syncguard::test::eventually;
 
-/// Long, because a test waits so long only if it fails.
+/// Long, because only a failing test waits until this limit.
 inline constexpr milliseconds patience = std::chrono::seconds{20};
 
 /// Whether a process has ended. A zombie counts as ended.

@@ -7,14 +7,14 @@ namespace {
 
 class status_command : public command_test {};
 
-TEST_F(status_command, says_free_with_exit_code_one) {
+TEST_F(status_command, prints_free_with_exit_code_one) {
     const auto result = syncguard({"status", "k"});
     EXPECT_EQ(1, result.exit_code);
     EXPECT_EQ("free\n", result.out);
     EXPECT_EQ("{\"ok\":true,\"locked\":false}\n", syncguard({"status", "k", "--json"}).out);
 }
 
-TEST_F(status_command, says_locked_with_exit_code_zero) {
+TEST_F(status_command, prints_locked_with_exit_code_zero) {
     (void)hold("k");
     const auto result = syncguard({"status", "k"});
     EXPECT_EQ(0, result.exit_code);

@@ -55,7 +55,7 @@ TEST_P(asynchronous, a_callback_without_an_executor_is_called_too) {
     EXPECT_TRUE(answered.get_future().get());
 }
 
-TEST_P(asynchronous, a_bad_argument_is_delivered_and_not_thrown) {
+TEST_P(asynchronous, an_invalid_argument_is_delivered_and_not_thrown) {
     asio::io_context io;
     bool called = false;
     async_acquire(locks_, "", {},

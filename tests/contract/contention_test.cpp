@@ -86,7 +86,7 @@ class process_contention : public testing::TestWithParam<engine_kind> {
     std::unique_ptr<engine_fixture> fixture_ = GetParam().make();
 };
 
-// A build with the memory engine alone has no store that processes can share.
+// A build with only the memory engine has no store that processes can share.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(process_contention);
 SYNCGUARD_RUN_ON_ENGINES(process_contention, shared_engines());
 

@@ -166,7 +166,7 @@ TEST_P(kept_lease, is_renewed_while_threads_that_waited_after_it_are_stopped_by_
     EXPECT_FALSE(losses_.any());
 }
 
-TEST_P(kept_lease, that_is_released_leaves_the_io_to_callers_again) {
+TEST_P(kept_lease, that_is_released_returns_the_io_to_callers) {
     for (int round = 0; round < 20; ++round) {
         auto lease = locks_.acquire("kept", {.ttl = ttl});
         ASSERT_TRUE(lease);

@@ -19,7 +19,7 @@ struct watched {
     any_backend locks;
 };
 
-TEST_P(validation, bad_keys_are_refused_before_any_io) {
+TEST_P(validation, invalid_keys_are_refused_before_any_io) {
     watched watch(locks_);
     for (const std::string& key :
          {std::string(), std::string(513, 'x'), std::string("\xFF\xFE"), std::string("\xC0\xAF"),

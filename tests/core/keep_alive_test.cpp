@@ -111,7 +111,7 @@ TEST(keep_alive, ends_with_the_lease) {
     EXPECT_FALSE(losses.any());
 }
 
-TEST(keep_alive, detaching_ends_it_too) {
+TEST(keep_alive, ends_when_the_lease_is_detached) {
     scripted_extensions store(go_on);
     loss_recorder losses;
     auto lease = store.acquire(3s);

@@ -97,7 +97,7 @@ TEST(lease, its_time_starts_before_the_request_is_sent) {
     EXPECT_LE(lease->remaining(), 5s - slowness);
 }
 
-TEST(lease, in_a_forked_child_it_is_invalid_and_releases_nothing) {
+TEST(lease, is_invalid_in_a_forked_child_and_releases_nothing) {
     const memory::backend locks;
     auto lease = locks.acquire("k");
     ASSERT_TRUE(lease);
@@ -121,7 +121,7 @@ std::shared_ptr<engine> failing_release(error_code code, const std::string& mess
         });
 }
 
-TEST(lease, a_release_that_fails_in_the_destructor_goes_to_the_backends_handler) {
+TEST(lease, a_release_that_fails_in_the_destructor_is_reported_to_the_backends_handler) {
     std::vector<std::string> reports;
     const any_backend locks(
         failing_release(error_code::service_unavailable, "unplugged"),
@@ -397,7 +397,7 @@ int exit_code_in_bare_child(const std::function<int()>& body) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-TEST(lease, in_a_child_that_ran_no_fork_handlers_it_is_invalid_and_releases_nothing) {
+TEST(lease, is_invalid_in_a_child_that_ran_no_fork_handlers_and_releases_nothing) {
     auto locks = std::make_optional<memory::backend>();
     auto lease = locks->acquire("k");
     ASSERT_TRUE(lease);
@@ -468,7 +468,7 @@ class fenced_engine : public engine {
     std::atomic<int> releases_{0};
 };
 
-TEST(custom_engine, without_fences_is_refused_where_fences_are_part_of_the_type) {
+TEST(custom_engine, without_fences_is_refused_if_fences_are_part_of_the_type) {
     expect_error(error_code::invalid_argument, [] {
         const any_backend locks(std::make_shared<fenced_engine>(false, fence::from_counter(1)));
     });

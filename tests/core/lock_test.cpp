@@ -424,7 +424,7 @@ TEST(lock, the_callers_cancellation_does_not_stop_the_release) {
     EXPECT_FALSE(locks.is_locked("k"));
 }
 
-TEST(lock, a_failing_release_goes_to_this_calls_handler_and_not_to_the_caller) {
+TEST(lock, a_failing_release_is_reported_to_this_calls_handler_and_not_to_the_caller) {
     int backends = 0;
     std::string source;
     auto store =

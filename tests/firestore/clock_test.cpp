@@ -220,7 +220,7 @@ TEST_F(clock_thresholds, a_difference_of_300_ms_is_warned_of_and_not_refused) {
     }
 }
 
-TEST_F(clock_thresholds, a_difference_of_600_ms_is_refused_and_stays_so) {
+TEST_F(clock_thresholds, a_difference_of_600_ms_is_refused_and_stays_refused) {
     for (const milliseconds difference : {600ms, -600ms}) {
         const auto locks = open_and_listen(difference);
         // The only answers of the server are those to the refused calls' own reads.

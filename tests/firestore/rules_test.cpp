@@ -175,7 +175,7 @@ TEST(an_acquisition, fails_at_the_end_of_the_counter) {
     });
 }
 
-TEST(a_locked_key, can_stay_so_until_the_tolerance_has_passed) {
+TEST(a_locked_key, can_stay_locked_until_the_tolerance_has_passed) {
     EXPECT_EQ(time_until_free(lock_that_ends(10s).record, now), 11s);
     EXPECT_EQ(time_until_free(lock_that_ends(-999ms).record, now), 1ms);
 }

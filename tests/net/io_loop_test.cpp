@@ -743,7 +743,7 @@ TEST_F(io_loop_test, reservations_come_and_go_among_busy_callers) {
     EXPECT_FALSE(runner_->ever_run_by_two());
 }
 
-TEST_F(io_loop_test, operations_of_many_threads_finish_once_each_and_together) {
+TEST_F(io_loop_test, operations_of_many_threads_finish_once_each_and_in_batches) {
     constexpr std::size_t callers = 64;
     constexpr int rounds = 200;
     std::array<std::vector<std::shared_ptr<test_task>>, callers> tasks;

@@ -296,7 +296,7 @@ TEST_F(postgres_network, a_host_that_does_not_answer_leaves_time_for_the_next) {
     EXPECT_TRUE(locks.acquire("k"));
 }
 
-TEST_F(postgres_network, renewals_do_not_wait_behind_many_acquisitions) {
+TEST_F(postgres_network, renewals_do_not_wait_for_many_acquisitions) {
     const auto locks = open(20s, 2);
     auto lease = locks.acquire("held", {.ttl = 60s});
     ASSERT_TRUE(lease);

@@ -421,7 +421,7 @@ TEST_F(postgres_slow_commit,
     extending.join();
     EXPECT_FALSE(extended->ok);
     peer.run("ROLLBACK");
-    // The library must release the lock, because the caller was told that it has expired.
+    // The library must release the lock, because the caller takes it for expired and does not.
     EXPECT_TRUE(eventually([&] { return locks().empty(); }));
 }
 

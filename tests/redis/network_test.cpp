@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class redis_silence : public redis_fault {};
 
-TEST_P(redis_silence, bytes_may_come_one_by_one_and_late) {
+TEST_P(redis_silence, bytes_may_arrive_one_by_one_and_late) {
     const auto locks = open();
     proxy_.slice(direction::to_client);
     proxy_.slice(direction::to_server);
@@ -466,7 +466,7 @@ class redis_absence : public testing::TestWithParam<api_form_kind> {
     std::unique_ptr<api_form> form_ = GetParam().make();
 };
 
-TEST_P(redis_absence, a_server_that_is_down_is_named_and_found_when_it_comes_up) {
+TEST_P(redis_absence, a_server_that_is_down_is_named_and_used_when_it_starts) {
     redis_server server;
     const any_backend locks = redis::backend({.host = "127.0.0.1", .port = server.port()}, quiet());
     server.kill();

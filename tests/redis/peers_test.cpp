@@ -159,7 +159,7 @@ TEST_F(peers, grants_of_both_implementations_use_one_counter) {
     EXPECT_EQ(locks.acquire("k")->fence().str(), "000000000000003");
 }
 
-TEST_F(peers, fields_may_come_in_any_order) {
+TEST_F(peers, fields_may_be_in_any_order) {
     const auto now = server_.now();
     std::array<std::string, 5> fields{
         R"("acquiredAtMs":)" + digits(now), R"("expiresAtMs":)" + digits(now + 10s),

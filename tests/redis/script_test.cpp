@@ -79,7 +79,7 @@ summary checked(const std::vector<monitored_command>& executed) {
 
 using names = std::set<std::string>;
 
-TEST_F(lock_script_in_redis, acquiring_counts_a_fence_that_it_declares) {
+TEST_F(lock_script_in_redis, acquiring_increments_a_fence_that_it_declares) {
     monitor watch(server_);
     (void)take(locks_, "k");
     const auto seen = checked(watch.executed());

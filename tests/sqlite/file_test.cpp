@@ -84,7 +84,7 @@ TEST_F(lock_file_test, rows_are_stored_exactly_as_documented) {
               (std::vector<std::string>{"1"}));
 }
 
-TEST_F(lock_file_test, locks_that_ended_long_ago_are_swept_and_counters_stay) {
+TEST_F(lock_file_test, locks_that_ended_long_ago_are_erased_and_counters_kept) {
     manual_clock clock;
     const sqlite::options store{.path = path_, .clock = clock.as_wall_clock()};
     for (int i = 0; i < 50; ++i) {

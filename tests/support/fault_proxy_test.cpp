@@ -199,7 +199,7 @@ TEST_F(fault_proxy_test, the_end_of_a_connection_is_passed_on) {
     EXPECT_TRUE(eventually([&] { return proxy_.open_connections() == 0; }));
 }
 
-TEST_F(fault_proxy_test, it_outlives_its_server) {
+TEST_F(fault_proxy_test, outlives_its_server) {
     server_.kill();
     const owned_fd client = connect_to_loopback(proxy_.port());
     EXPECT_EQ(read_to_the_end(client.get()).error, ECONNRESET);

@@ -15,7 +15,7 @@
 namespace syncguard::test {
 
 /// Forks a child, which keeps running, when the first socket has been created and its creator does
-/// not know its number yet. If the fork has to wait, the creator goes on after some time.
+/// not know its number yet. If the fork has to wait, the creator continues after some time.
 class fork_in_connect {
   public:
     /// Returns when the child exists. It is killed when this object is destroyed.
