@@ -30,7 +30,8 @@ using namespace std::chrono_literals;
 
 /// The servers, which do not wait for the disk: it would limit all contestants equally.
 ///
-/// All are started before there is an engine, because starting one forks, and a fork stops engines.
+/// All are started before there is an engine, because starting one forks, and a fork interrupts
+/// engines.
 struct servers {
     test::postgres_server busy{{.settings = {"max_connections=150", "shared_buffers=64MB",
                                              "autovacuum=on", "autovacuum_naptime=10"}}};

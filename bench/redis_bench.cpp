@@ -38,7 +38,8 @@ using namespace std::chrono_literals;
 
 /// The servers, and the CPU that the servers for round trips share with their clients.
 ///
-/// All are started before there is an engine, because starting one forks, and a fork stops engines.
+/// All are started before there is an engine, because starting one forks, and a fork interrupts
+/// engines.
 struct servers {
     servers() {
         fill_with_live_locks(busy, 1'000);

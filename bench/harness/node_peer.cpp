@@ -16,8 +16,8 @@ std::string in_seconds(std::chrono::milliseconds span) {
     return std::to_string(std::chrono::duration<double>(span).count());
 }
 
-/// The output of a shell command. Does not use fork(), whose handlers would stop the engines of
-/// this process.
+/// The output of a shell command. Does not use fork(), whose handlers would interrupt the engines
+/// of this process.
 std::string output_of(const std::string& shell_command) {
     FILE* pipe = ::popen(shell_command.c_str(), "re");
     std::string output;

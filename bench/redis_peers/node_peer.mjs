@@ -1,9 +1,9 @@
-// One lock library of Node on ioredis: loops that acquire and release, each on a key of its own.
+// Runs one lock library for Node on ioredis: loops that acquire and release, each on its own key.
 //
 //   node node_peer.mjs LIBRARY PORT CONCURRENCY WARM_UP_SECONDS SECONDS
 //
-// Prints one line of JSON: {library, concurrency, operations_per_second}. An acquisition and a
-// release count one each; anything that is not granted or not released ends the program with code 1.
+// Prints one line of JSON: {library, concurrency, operations_per_second}. Acquisitions and releases
+// count separately; a lock that is not granted or not released ends the program with code 1.
 import { Redis } from "ioredis";
 import { Mutex } from "redis-semaphore";
 import Redlock from "redlock";
@@ -11,11 +11,11 @@ import NextRedlock from "redlock-next";
 
 const ttlMs = 30_000;
 
-// Each library becomes a function that makes one acquisition and one release of a key.
+// For each library, a function that acquires and releases a key once.
 const libraries = {
-  // Of the same kind as SyncGuard: acquired by a script, under a fresh random id for each lock;
-  // released by a script that verifies the id, whose answer the client checks. One server and no
-  // retries, so that it does no more than one call for each operation.
+  // Like SyncGuard: acquires by a script, with a new random id for each lock; releases by a script
+  // that verifies the id, and the client checks its answer. One server and no retries, so that it
+  // makes no more than one call for each operation.
   redlock(client) {
     const locks = new Redlock([client], { retryCount: 0 });
     return async (key) => {
@@ -23,7 +23,7 @@ const libraries = {
       await lock.unlock();
     };
   },
-  // The same by its next version, which has not left beta.
+  // The same with its next version, which is still in beta.
   "redlock-next"(client) {
     const locks = new NextRedlock([client], { retryCount: 0 });
     return async (key) => {
@@ -31,8 +31,8 @@ const libraries = {
       await lock.release();
     };
   },
-  // Of a lighter kind: acquired by SET NX PX without a script, and its release does not tell whether
-  // the id was still there. Its refresh timer is off, as nobody else has one here.
+  // Does less: acquires by SET NX PX without a script, and its release does not report whether the
+  // id was still stored. Its refresh timer is off, as the other libraries have none here.
   "redis-semaphore"(client) {
     return async (key) => {
       const mutex = new Mutex(client, key, {
@@ -55,8 +55,8 @@ if (!(library in libraries) || !(port > 0 && concurrency > 0 && warmUpSeconds >=
   process.exit(64);
 }
 
-// Without enableAutoPipelining: with it, at their best concurrency, redlock measured about the same,
-// redlock-next and redis-semaphore slower.
+// Without enableAutoPipelining: with it, at their best concurrency, redlock was about as fast,
+// redlock-next and redis-semaphore were slower.
 const client = new Redis({ host: "127.0.0.1", port });
 const pair = libraries[library](client);
 
@@ -71,7 +71,7 @@ async function loop(key) {
 const after = (s) => new Promise((resolve) => setTimeout(resolve, s * 1000));
 
 const loops = Promise.all(Array.from({ length: concurrency }, (_, i) => loop(`bench:node:${i}`)));
-// A loop that fails must end the program now, not when the time is over.
+// A failing loop must end the program at once, not when the measurement ends.
 loops.catch((error) => {
   console.error(`${library} with ${concurrency} loops: ${error.stack}`);
   process.exit(1);

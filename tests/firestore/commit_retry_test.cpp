@@ -1,4 +1,4 @@
-/// The state of repeated commits, and the cache of document versions.
+/// The state of repeated commits, and the bounded cache.
 #include "firestore/commit_retry.hpp"
 
 #include "firestore/bounded_cache.hpp"

@@ -100,7 +100,7 @@ TEST_P(firestore_http, an_error_of_the_server_is_reported_by_its_kind_and_nothin
             EXPECT_NE(said.find(std::to_string(each.status)), std::string::npos) << said;
             EXPECT_EQ(said.find("secret-name"), std::string::npos) << said;
             EXPECT_FALSE(is_stored("k")) << each.status << method;
-            // The lock of a commit with unknown outcome is released in the background.
+            // A commit of unknown outcome is undone in the background.
             if (method == "commit" && each.status >= 500) {
                 EXPECT_TRUE(eventually([&] { return counter_of("k") != counter; }));
             }
@@ -216,7 +216,7 @@ TEST_P(firestore_http, an_answer_to_fewer_or_more_writes_than_were_sent_grants_n
     }
 }
 
-TEST_P(firestore_http, a_commit_that_is_delivered_after_its_release_takes_no_effect) {
+TEST_P(firestore_http, a_commit_that_is_delivered_after_it_was_undone_takes_no_effect) {
     // The second time the counter exists; the third time the client has cached it and commits
     // without a read.
     for (const char* const way : {"fresh", "counted", "remembered"}) {

@@ -1,5 +1,5 @@
 /// Functions, operators, types and relations of another role in the search path: none of them is
-/// executed or used by the library's statements.
+/// used with the rights of the library's user.
 #include "postgres/on_postgres.hpp"
 #include "postgres/statements.hpp"
 #include "support/eventually.hpp"
@@ -87,7 +87,7 @@ class postgres_search_path : public testing::TestWithParam<std::string> {
     }
 
     [[nodiscard]] static postgres::backend open(postgres::options store = {}) {
-        // These are settings that the library changes for each transaction.
+        // Includes settings that the library changes for each transaction.
         store.connection = server().url() + "&options=-c%20search_path%3D" + GetParam() +
                            "%20-c%20default_transaction_isolation%3Dserializable"
                            "%20-c%20statement_timeout%3D1h";

@@ -1,4 +1,4 @@
-/// A program that knows of SyncGuard only what is installed.
+/// A program that uses only the installed SyncGuard.
 #include <syncguard/async.hpp>
 #include <syncguard/connect.hpp>
 #include <syncguard/lock.hpp>
