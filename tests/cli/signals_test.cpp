@@ -122,7 +122,8 @@ TEST_F(signals, from_the_terminal_reach_the_command_once) {
     EXPECT_TRUE(eventually([&] { return recorded(run->out()) == "2\n"; })) << run->out();
     ASSERT_EQ(1, ::write(controller, "\x1c", 1));
     EXPECT_TRUE(eventually([&] { return recorded(run->out()) == "2\n3\n"; })) << run->out();
-    // Signals arrive in order: after this one no copies of the others can follow.
+    // `run` forwards this signal after the others: when it arrives, no copies of them are under
+    // way.
     run->signal(SIGTERM);
     const auto result = run->wait();
     EXPECT_EQ(0, result.exit_code);

@@ -253,7 +253,7 @@ TEST_F(clock_check, an_extension_whose_answer_proves_the_clock_wrong_ends_the_le
     EXPECT_FALSE(lease->valid());
 }
 
-/// By its clock, the live lock of another client has expired long ago.
+/// By the client's clock, the live lock of another client has expired long ago.
 TEST_F(clock_check, a_client_whose_clock_is_wrong_removes_no_lock) {
     std::atomic<int> commits{0};
     const http_server server([&](const http_received& request) {
