@@ -1,4 +1,4 @@
-/// Decides which requests go before others.
+/// Decides which requests have priority.
 #pragma once
 
 #include <syncguard/engine.hpp>
