@@ -65,8 +65,7 @@ class release_listener final {
     /// Ends the connection; no key is watched during `pause`.
     void disable_for(std::chrono::milliseconds pause);
 
-    /// Adds and removes markers, and ends the connection if a reply takes too long or no key is
-    /// watched.
+    /// Adds and removes markers; ends the connection if a reply takes too long.
     void run_once(time_point now);
     [[nodiscard]] time_point next_wakeup(time_point now) const;
     [[nodiscard]] bool has_outstanding_work() const { return !keys_.empty() || sent_at_; }
