@@ -9,7 +9,7 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// Cleanup for a server that does not come back ends after this time.
+/// Limit of the time for which a background undo is repeated while the server is unreachable.
 constexpr milliseconds max_cleanup_time = std::chrono::hours(1);
 
 /// The key of a request; empty if it has none.

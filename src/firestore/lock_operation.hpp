@@ -28,7 +28,8 @@ class lock_operation : public coroutine_operation {
     /// The outcome; throws the `lock_error` that ended it.
     [[nodiscard]] outcome result() { return promise_.result(); }
 
-    /// The caller is gone: if a lock was acquired, or still is by this operation, it is released.
+    /// The caller is gone: releases the lock if this operation has acquired it or acquires it
+    /// later.
     void detach_caller() noexcept;
 
   private:

@@ -115,7 +115,7 @@ class io_loop {
 
     /// Submits an operation and returns when it has finished; leads if no other thread does. Throws
     /// what `run_once` throws, and `std::bad_alloc` only if there was no memory until the
-    /// operation's deadline; it then goes on without its caller.
+    /// operation's deadline; the operation then continues without its caller.
     ///
     /// If it is called from within `run_once`, the inner call leads; the outer call returns after
     /// the inner one, even if that is past the deadline of the outer call.

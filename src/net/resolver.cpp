@@ -17,7 +17,7 @@ using asio::ip::tcp;
 
 namespace {
 
-/// A name lookup cannot be stopped. If its caller leaves, the lookup goes on until it ends by
+/// A name lookup cannot be stopped. If its caller leaves, the lookup continues until it ends by
 /// itself.
 struct lookup {
     explicit lookup(asio::io_context& context) : resolver(context), done(context) {}

@@ -19,7 +19,7 @@ class result_promise {
     explicit result_promise(completion handler) : handler_(std::move(handler)) {}
 
     outcome answer;
-    std::exception_ptr failure;  ///< In place of an answer.
+    std::exception_ptr failure;  ///< Set instead of an answer.
 
     /// Until delivery, a stop request calls `cancel`.
     void watch_for_stop(const std::stop_token& stop, std::function<void()> cancel) {

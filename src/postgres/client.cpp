@@ -44,9 +44,9 @@ constexpr milliseconds max_retry_delay{100};
 /// The error of a statement that waited for as long as `lock_timeout` permits.
 constexpr std::string_view sqlstate_lock_timeout = "55P03";
 
-/// After a step of its wall clock the server may end a statement by `statement_timeout` too early:
-/// with more time left than this. Messages in other languages than English are not recognised; then
-/// the call fails.
+/// If its wall clock was set, the server may end a statement by `statement_timeout` too early: with
+/// more time left than this. Messages in other languages than English are not recognised; then the
+/// call fails.
 constexpr milliseconds early_timeout_margin{50};
 bool is_statement_timeout(const server_error& error) {
     return error.sqlstate == "57014" &&
@@ -110,7 +110,7 @@ lane query_operation::its_lane() const noexcept {
     return {.of_key = false, .name = query_.parameters.front()};
 }
 
-/// Within a lane, releases in the background go before operations that wait for the key.
+/// Within a lane, background releases are sent before operations that wait for the key.
 bool query_operation::lane_order::operator()(const query_operation& a,
                                              const query_operation& b) const noexcept {
     const auto rank = [](const query_operation& each) {

@@ -14,7 +14,7 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// Cleanup for a server that does not come back ends after this time.
+/// Limit of the time for which a background release is repeated while the server is unreachable.
 constexpr milliseconds max_cleanup_time = std::chrono::hours(1);
 
 /// Timeout of a release for which no caller waits.

@@ -1,4 +1,4 @@
-/// A request on its way through the client, and how a lost reply is resolved.
+/// A lock request as an operation of the client, and the handling of lost replies.
 #pragma once
 
 #include "net/priority.hpp"
@@ -29,7 +29,8 @@ class lock_operation : public query_operation {
     /// The outcome; throws the `lock_error` that ended it.
     [[nodiscard]] outcome result() { return promise_.result(); }
 
-    /// The caller is gone: if a lock was acquired, or still is by this operation, it is released.
+    /// The caller is gone: releases the lock if this operation has acquired it or acquires it
+    /// later.
     void detach_caller() noexcept;
 
   private:

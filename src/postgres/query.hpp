@@ -28,7 +28,7 @@ struct query {
 
     /// Whether `sql` may wait for other transactions that have locked the same rows.
     bool may_wait_for_rows = false;
-    /// How long it may wait for other transactions at most.
+    /// The maximum time for which `sql` may wait for other transactions.
     milliseconds max_lock_timeout = std::chrono::hours(24);
 
     /// The statement to send once the server has refused `sql`; null if there is none.

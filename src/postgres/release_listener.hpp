@@ -48,7 +48,7 @@ class release_listener final {
 
     enum class watch_result { watching, retry_now, unavailable };
 
-    /// For an operation that found the key locked, no earlier than `since`.
+    /// Watches a key for an operation that found it locked; the operation was sent at `since`.
     [[nodiscard]] watch_result watch(const std::string& key, time_point since);
 
     /// Called when the server's lock table is full: removes all interest markers, and adds none for
@@ -86,7 +86,7 @@ class release_listener final {
         bool is_pending = false;  ///< The request for its marker is in flight.
         std::string number;       ///< The payload of notifications of the key.
         /// When the marker was first refused because another session held it, for instance a
-        /// release under way.
+        /// release in progress.
         std::optional<time_point> refused_since{};
         time_point retry_at{};
         time_point last_event_at{};

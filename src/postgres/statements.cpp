@@ -54,8 +54,8 @@ std::string acquire_text(const quoted_names& tables) {
     //
     // The statement sees what was committed before it began. If another transaction changed the row
     // between then and the moment when this one got the advisory lock, the upsert meets that
-    // change, since it sees all committed rows, and leaves a live lock alone. It also waits for an
-    // extension or removal by lock id, which locks the row. In these cases the fence counter was
+    // change, since it sees all committed rows, and does not change a live lock. It also waits for
+    // an extension or removal by lock id, which locks the row. In these cases the fence counter was
     // raised although nothing was locked, so the statement divides by zero on purpose, and the
     // transaction is rolled back. It does the same if it waited for a row that was then removed,
     // because the time for the new row was read before the wait, and if the wait for a row lasted

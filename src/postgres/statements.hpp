@@ -47,10 +47,11 @@ struct statements {
     /// The same for a server whose shared memory is exhausted: without the advisory lock of the
     /// key, as if a peer held it, and without a notification of an earlier end.
     statement extend_without_notify;
-    /// ($1 key) gives a row if it is locked.
+    /// ($1 key) gives a row if the key is locked.
     statement is_locked;
     statement is_locked_with_cleanup;
-    /// ($1 key) or ($1 lock id) gives (user key, lock id, end, beginning, fence) of a live lock.
+    /// ($1 key) or ($1 lock id) gives (user key, lock id, expiry, time of the grant, fence) of a
+    /// live lock.
     statement lookup_key;
     statement lookup_id;
 };
@@ -74,7 +75,7 @@ struct listener_sql {
     statement unlisten;
     /// ($1 keys) gives rows (number of the key in notifications, whether the interest marker was
     /// added), in the order of the keys. From the commit on, clients that release a key with a
-    /// marker notify. A marker cannot be added while a release of its key is under way, or while
+    /// marker notify. A marker cannot be added while a release of its key is in progress, or while
     /// another role holds it in exclusive mode.
     statement add_interest;
     statement remove_interest;

@@ -16,7 +16,7 @@ using absence = background_release::absence;
 
 namespace {
 
-/// Cleanup for a server that does not come back ends after this time.
+/// Limit of the time for which a background release is repeated while the server is unreachable.
 constexpr milliseconds max_cleanup_time = std::chrono::hours(1);
 
 /// A lock that outlives its reported end is not polled in a busy loop.

@@ -1,10 +1,10 @@
 -- acquire, acquire_plain
 --   KEYS   lock key, index key, fence key
 --   shared TTL in ms
---   ARGV   the user's key as it is between quotes in JSON (plain: as the lock key has it, behind the
+--   ARGV   the user's key, escaped for JSON (plain: none, it is taken from the lock key, after the
 --          prefix)
---   reply  the fence, a number | locked: 0, or less by the ms until it ends by itself | an error,
---          and then nothing is locked
+--   reply  the fence, a number | locked: 0, or minus the remaining time in ms | an error, and then
+--          nothing is locked
 
 -- A peer's lock may have an expiry that is too large for an integer of Redis.
 local longest_wait_ms = 100000000000

@@ -1,6 +1,6 @@
 -- is_locked
 --   KEYS   lock key
---   shared what index keys begin with, to remove a lock that ended long ago; empty to remove nothing
+--   shared the index prefix, to remove a lock that ended long ago; empty to remove nothing
 --   reply  1 locked | 0 free
 
 -- The index prefix followed by anything but a lock id may be the key of another lock.
