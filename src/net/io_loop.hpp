@@ -211,20 +211,18 @@ class io_loop {
     parking_lot::wake_list finished_sleepers_;  ///< Yet to be woken.
     bool finished_others_ = false;  ///< Operations without a sleeping caller, such as the leader's.
     bool stepped_by_follower_ = false;  ///< Since the leader's last result.
-    int polled_socket_ = -1;            ///< The socket that the leader polls, until `polls_until_`.
+    int polled_socket_ = -1;            ///< By the leader, until `polls_until_`.
     handler::time_point polls_until_{};
 
     std::mutex mutex_;
     std::vector<std::shared_ptr<task>> submitted_;
-    task::time_point first_deadline_ =
-        task::time_point::max();  ///< The earliest one in `submitted_`.
+    task::time_point first_deadline_ = task::time_point::max();  ///< Of `submitted_`.
     handler::step_result last_result_{};
     std::atomic<bool> notified_{false};  ///< `run_once` has to be called. Set with the lock held.
     bool has_leader_ = false;
     std::size_t reservations_ = 0;
-    std::atomic<bool> is_in_loop_{
-        false};  ///< The leader is in the io_context; set with the lock held.
-    std::atomic<bool> is_in_poll_{false};  ///< The leader polls; set with the lock held.
+    std::atomic<bool> is_in_loop_{false};  ///< Leader; set with the lock held.
+    std::atomic<bool> is_in_poll_{false};  ///< Leader; set with the lock held.
     std::optional<wakeup> poll_interrupt_;
     std::thread::id leader_id_;  ///< Set once the leader runs.
     /// There is no leader, and a follower has to take over.

@@ -76,8 +76,8 @@ class query_operation : public net::operation,
     [[nodiscard]] virtual bool on_response(const row& reply) noexcept = 0;
     virtual void on_error(const lock_error& error) noexcept = 0;
 
-    /// The server does not perform a query that has a deadline after `server_deadline`, by its own
-    /// clock.
+    /// If the query has a deadline, the server does not perform it after `server_deadline`, by its
+    /// own clock.
     virtual void before_send(unix_time /*server_deadline*/) noexcept {}
 
     /// Whether it waits for a locked key to be released.
@@ -111,8 +111,8 @@ class query_operation : public net::operation,
     /// The operation is done and the client no longer uses it: notifies the caller.
     virtual void deliver() noexcept {}
 
-    /// The latest end of a lock by the operation's answer, which came at `now`. A time in the past
-    /// if the lock is not held.
+    /// What the operation's answer, received at `now`, says about one lock: it ends at `at` at the
+    /// latest. `at` is in the past if the lock is not held.
     struct end_of_lock {
         lock_id id;
         time_point at;
@@ -152,7 +152,8 @@ class query_operation : public net::operation,
 
     [[nodiscard]] bool may_free_a_key() const noexcept;
     /// Whether it may wait on the server for long. At any time at most one operation of each lane
-    /// does so. On the connection that is reserved for extensions only extensions may.
+    /// does so. Of these operations only extensions use the connection that is reserved for
+    /// extensions.
     [[nodiscard]] bool needs_lane() const noexcept;
     [[nodiscard]] lane its_lane() const noexcept;
 

@@ -333,8 +333,7 @@ void connection::check(int sent) const {
 void connection::flush() {
     if (writing_) return;
     const int left = PQflush(session_.get());
-    if (left < 0)
-        return;  // Reading will find the end of the connection, and perhaps the server's reason.
+    if (left < 0) return;  // The next read reports the end of the connection.
     if (left == 0) return;
     writing_ = true;
     socket_.async_wait(asio::posix::stream_descriptor::wait_write,

@@ -132,9 +132,8 @@ class connection : public std::enable_shared_from_this<connection> {
     net::registered_socket registered_socket_;
     /// A non-owning wrapper of the session's socket, to wait for it.
     boost::asio::posix::stream_descriptor socket_;
-    boost::asio::steady_timer
-        timer_;  ///< Limits the attempt at one host, and all attempts together.
-    std::set<std::string> prepared_;  ///< The names of prepared statements.
+    boost::asio::steady_timer timer_;  ///< Limits each attempt, and all together.
+    std::set<std::string> prepared_;   ///< The names of prepared statements.
     unsigned transactions_since_plan_ = 0;
     std::deque<pending_result> pending_;
     bool result_seen_ = false;

@@ -232,8 +232,7 @@ class client : public net::io_loop::handler {
     watcher_map watchers_;
     std::size_t done_in_queue_ = 0;  ///< Finished operations that are still in a queue.
     std::vector<std::shared_ptr<script_operation>> completed_;
-    std::vector<std::shared_ptr<script_operation>>
-        spare_completed_;  ///< Empty; keeps its capacity.
+    std::vector<std::shared_ptr<script_operation>> spare_completed_;  ///< Empty, for reuse.
     std::size_t admitted_ = 0;
     std::uint64_t last_number_ = 0;
     std::vector<std::unique_ptr<connection_node>> connections_;

@@ -8,8 +8,7 @@ namespace syncguard::redis {
 
 struct script {
     std::string_view text;
-    std::string_view
-        sha1;  ///< SHA-1 of the text in hexadecimal digits, by which EVALSHA names the script.
+    std::string_view sha1;  ///< Of the text, in hexadecimal digits, for EVALSHA.
 };
 
 [[nodiscard]] const script& lock_script() noexcept;
