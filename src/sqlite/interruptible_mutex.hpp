@@ -39,6 +39,7 @@ class interruptible_mutex {
         const std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
         std::condition_variable_any changed;
         bool is_admitted = false;
+        bool goes_first = false;  ///< It had the mutex and let higher ranks pass.
     };
     using queue = std::list<waiter*>;
 

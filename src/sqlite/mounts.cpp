@@ -88,14 +88,16 @@ mount find_mount(std::string_view mountinfo, std::string_view path) {
                            [&](const auto& each) { return each.id == id; });
     };
     // As the kernel looks up a path: from a mount to the first one on the way that is mounted in
-    // it. A mount below a folder that another mount covers is not reached.
+    // it. A mount below a folder that another mount covers is not reached, nor is one that covers
+    // the root of this process.
     const listed_mount* found = nullptr;
     for (std::size_t steps = 0; steps < mounts.size(); ++steps) {
         const listed_mount* next = nullptr;
         for (const auto& each : mounts) {
             const bool is_root = each.parent == each.id || !is_listed(each.parent);
             const bool is_attached = found == nullptr ? is_root : each.parent == found->id;
-            if (!is_attached || &each == found || !each.is_on_way_to(path)) continue;
+            const bool covers_root = found != nullptr && each.described.mount_point == "/";
+            if (!is_attached || covers_root || !each.is_on_way_to(path)) continue;
             if (next == nullptr ||
                 each.described.mount_point.size() <= next->described.mount_point.size()) {
                 next = &each;
