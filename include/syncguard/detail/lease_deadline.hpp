@@ -1,4 +1,5 @@
-/// Until when a lease may rely on its lock. Pure: times come in, times go out. Not part of the API.
+/// Computes the deadline until which a lease may rely on its lock. Pure: no clock, no I/O. Not part
+/// of the API.
 #pragma once
 
 #include <syncguard/time.hpp>
@@ -65,7 +66,7 @@ class lease_deadline {
     [[nodiscard]] time_point end_if_last(const extension& candidate) const noexcept;
     [[nodiscard]] extension& find(ticket id) noexcept;
 
-    extension latest_;  ///< Acknowledged.
+    extension latest_;  ///< The latest acknowledged extension.
     /// In flight, unknown, failed, or acknowledged and overlapping with `latest_`.
     std::vector<extension> others_;
     time_point renewed_at_;
