@@ -27,8 +27,8 @@ struct lock_event {
     /// whether there is a live lock. After a system failure: false, without a reason.
     bool ok = false;
     std::optional<std::string> key_hash;  ///< If the operation has a key.
-    /// If the operation has a lock id (an acquisition creates one) and `include_lock_id_hash`
-    /// permits it.
+    /// If the operation has a lock id (an acquisition: only if it succeeded) and
+    /// `include_lock_id_hash` permits it.
     std::optional<std::string> lock_id_hash;
     std::optional<failure_reason> reason;
     std::optional<std::string> key;      ///< Raw. Only if `include_raw` permits it.

@@ -28,7 +28,7 @@ void warn_later(const warning_handler& on_warning, std::string message) noexcept
         lease_monitor::instance().handlers().post(
             [on_warning, message = std::move(message),
              awaited_at_exit = std::make_shared<pending_release>()] { warn(on_warning, message); });
-    } catch (...) {  // no memory to warn with: the operation goes on
+    } catch (...) {  // not enough memory for the warning: the operation goes on
     }
 }
 

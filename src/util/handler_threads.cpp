@@ -72,7 +72,7 @@ handler_threads::task_queue* handler_threads::next_queue() noexcept {
     return handlers_.empty() || batches_ > 0 ? nullptr : &handlers_;
 }
 
-/// Waits for a task, and until one more thread may be busy.
+/// Waits until there is a task and one more thread may be busy.
 void handler_threads::wait_until_allowed(std::unique_lock<std::mutex>& guard) {
     using clock = std::chrono::steady_clock;
     while (true) {

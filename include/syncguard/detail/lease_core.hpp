@@ -82,8 +82,8 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     /// not be started.
     void start_renewal(milliseconds ttl) noexcept;
 
-    /// The deadline has passed: if the loss is to be reported, the lease becomes invalid, whatever
-    /// answers still arrive.
+    /// If the deadline has passed, ends a held lease and reports the loss. Answers that arrive
+    /// later do not change that.
     void expire() noexcept;
 
     /// Ends the lease without releasing the lock.
