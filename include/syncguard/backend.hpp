@@ -19,12 +19,12 @@
 
 namespace syncguard {
 
-/// Look up by key: "is this resource locked?"
+/// A lookup by key: "is this resource locked?"
 struct key_lookup {
     std::string_view key;
 };
 
-/// Look up by lock id: "do I still hold it?"
+/// A lookup by lock id: "do I still hold it?"
 struct ownership_lookup {
     std::string_view lock_id;
 };
@@ -89,8 +89,8 @@ class basic_backend {
         return core_->is_locked(key, options, std::move(stop));
     }
 
-    /// The live lock of a key; nothing if it is free or expired. For diagnostics, never as a guard
-    /// before a mutation: `release` and `extend` verify ownership themselves.
+    /// The live lock of a key; nullopt if it is free or expired. For diagnostics; do not use it to
+    /// guard a mutation: `release` and `extend` verify ownership themselves.
     [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(key_lookup query,
                                                                 const call_options& options = {},
                                                                 std::stop_token stop = {}) const {
@@ -98,7 +98,7 @@ class basic_backend {
             core_->lookup_key(query.key, options, std::move(stop)));
     }
 
-    /// The live lock with this id; nothing if it is gone.
+    /// The live lock with this id; nullopt if there is none.
     [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(ownership_lookup query,
                                                                 const call_options& options = {},
                                                                 std::stop_token stop = {}) const {

@@ -55,7 +55,7 @@ struct id_lookup_request {
 using request = std::variant<acquire_request, release_request, extend_request, is_locked_request,
                              key_lookup_request, id_lookup_request>;
 
-/// A live lock as the store has it.
+/// A live lock as it is stored.
 struct lock_record {
     std::string key;
     lock_id id;
@@ -64,7 +64,7 @@ struct lock_record {
     syncguard::fence fence;
 };
 
-/// What an engine answers. Only the members that belong to the request are meaningful.
+/// The answer of an engine. Only the members that belong to the request are meaningful.
 struct outcome {
     bool ok = false;  ///< Succeeded; for `is_locked`: locked; for a lookup: found.
     std::optional<failure_reason> reason;  ///< Of a failure, if known at no cost.

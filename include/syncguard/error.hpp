@@ -33,7 +33,7 @@ struct error_context {
     std::string lock_id;
 };
 
-/// The one exception of this library.
+/// The exception type of this library.
 ///
 /// `what()` describes the failure, the object (server or file) and possible remedies; it contains
 /// no secret, no key and no lock id. Copying never throws.

@@ -54,7 +54,7 @@ class [[nodiscard]] lease {
     }
     ~lease() { dispose(); }
 
-    /// The right to release this lock elsewhere. Sensitive.
+    /// The lock id. Sensitive: with it, any client can release the lock.
     [[nodiscard]] const syncguard::lock_id& lock_id() const noexcept { return core_->id(); }
 
     /// The key, in its normal form.
@@ -166,7 +166,7 @@ class [[nodiscard]] acquire_result {
     [[nodiscard]] bool ok() const noexcept { return lease_.has_value(); }
     explicit operator bool() const noexcept { return ok(); }
 
-    /// Set exactly when `ok()` is false.
+    /// Set if and only if `ok()` is false.
     [[nodiscard]] std::optional<failure_reason> reason() const noexcept {
         return ok() ? std::nullopt : std::optional(failure_reason::locked);
     }

@@ -12,7 +12,7 @@ namespace syncguard {
 
 /// Sixteen random bytes as 22 base64url characters. A value of this type is always well formed.
 ///
-/// Anyone who knows a lock id can release the lock: treat it as a secret.
+/// Any client that knows a lock id can release the lock: treat it as a secret.
 class lock_id {
   public:
     static constexpr std::size_t length = 22;
@@ -22,7 +22,7 @@ class lock_id {
     /// random bytes.
     [[nodiscard]] static lock_id generate();
 
-    /// Reads an id. Throws `lock_error` (invalid_argument) unless `text` matches
+    /// Parses an id. Throws `lock_error` (invalid_argument) unless `text` matches
     /// `^[A-Za-z0-9_-]{22}$`.
     [[nodiscard]] static lock_id parse(std::string_view text);
 

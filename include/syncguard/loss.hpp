@@ -1,7 +1,7 @@
 /// `loss_handler`, `lock_lost`: how the loss of a held lock is reported.
 ///
-/// A lock is lost when its time passes without a renewal, or when the store says that it is not
-/// held any more. A loss is final: no late answer makes the lease valid again.
+/// A lock is lost when the lease's deadline passes without a renewal, or when the store answers
+/// that the lock is no longer held. A loss is final: no late answer makes the lease valid again.
 ///
 /// - Time and thread: threads of the library report a loss. They exist only in processes that use
 ///   `on_lost`, `stop_token` or `keep_alive`. They report at the latest when the lease's own

@@ -46,7 +46,7 @@ static_assert(std::is_trivially_destructible_v<acquire_options>);
 static_assert(std::is_trivially_destructible_v<extend_options>);
 static_assert(std::is_trivially_destructible_v<keep_alive_options>);
 
-/// Where a release that failed was started.
+/// The origin of a failed release.
 enum class release_source {
     disposal,     ///< The destructor of a lease.
     lock_helper,  ///< The end of a `lock()` call.

@@ -68,7 +68,7 @@ struct options {
 /// message does not contain the URL.
 [[nodiscard]] options parse_url(std::string_view url);
 
-/// The SQL that `setup_schema()` runs, for those who migrate by hand. Safe to run again. Throws
+/// The SQL that `setup_schema()` runs, for migrations by hand. Safe to run again. Throws
 /// `lock_error` (invalid_argument) for names that cannot be used.
 [[nodiscard]] std::string schema_sql(const table_names& tables = {});
 

@@ -8,7 +8,7 @@
 namespace syncguard::cli::exit_code {
 
 inline constexpr int success = 0;
-/// `status` of a free lock; `release`, `extend` and `lookup` of one that is not held.
+/// `status`: the lock is free; `release`, `extend` and `lookup`: the lock is not held.
 inline constexpr int not_held = 1;
 inline constexpr int usage = 64;
 inline constexpr int unavailable = 69;

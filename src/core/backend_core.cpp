@@ -207,7 +207,7 @@ backend_core::lease_pointer backend_core::to_acquire_result(prepared_call& call,
                                                      .sent_at = began},
                                                mode);
     } catch (...) {
-        // No lease will ever own this grant: the key must not stay locked.
+        // No lease owns this grant, so release the lock here.
         release_in_background(req.id, call.key);
         throw;
     }
@@ -246,7 +246,7 @@ void backend_core::report_later(std::exception_ptr failure, const lock_id& id,
                 handler, failure,
                 {.key = *key, .lock_id = id.str(), .source = release_source::disposal});
         });
-    } catch (...) {  // no memory to report with
+    } catch (...) {  // not enough memory for the report
     }
 }
 

@@ -43,8 +43,8 @@ double random_fraction() {
 /// any.
 constexpr milliseconds failure_pause{500};
 
-/// The shortest pause before the next attempt when the answer said that the key would be free by
-/// now.
+/// The shortest pause before the next attempt, even if by the store's answer the key should be free
+/// earlier.
 constexpr milliseconds min_pause{20};
 
 /// The longest time that is reserved for the last attempt before the timeout.

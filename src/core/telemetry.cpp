@@ -75,7 +75,7 @@ class event_sink {
     void deliver(const observation& seen) const noexcept {
         try {
             options_.on_event(make_event(seen));
-        } catch (...) {  // the user's code must not break operations
+        } catch (...) {  // user code must not affect operations
         }
     }
 
@@ -176,7 +176,7 @@ class telemetry_engine : public engine {
                        std::to_string(dropped) +
                            " telemetry events were dropped at the end of their backend, because "
                            "on_event did not return in time");
-        } catch (...) {  // no memory for the text
+        } catch (...) {  // not enough memory for the text
         }
     }
 

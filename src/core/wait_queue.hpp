@@ -58,7 +58,7 @@ class wait_queue : private fork_participant {
         [[nodiscard]] bool wait_until_may_ask(std::chrono::steady_clock::time_point until,
                                               const std::stop_token& stop);
 
-        /// Records whether this ticket, if it is the first, has an attempt under way. A ticket that
+        /// Records whether this ticket, if it is the first, is making an attempt. A ticket that
         /// becomes the first counts as asking until it calls this.
         void set_asking(bool is_asking);
 

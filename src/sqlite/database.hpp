@@ -23,7 +23,7 @@ class statement {
   public:
     statement(database& owner, std::string_view sql);
 
-    /// One execution: holds the bound values and the current row.
+    /// One execution of a statement: holds the bound values and the current row.
     class execution {
       public:
         execution(const execution&) = delete;

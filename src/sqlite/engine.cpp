@@ -121,7 +121,7 @@ sqlite_engine::session::session(const std::filesystem::path& path, host_clock ho
     // Since the first check of the path, a file system may have been mounted or a link changed.
     check_mount(file.real_path(), allow_remote_filesystem);
     ensure_schema(file, clock);
-    // Only a read of a table opens the side files.
+    // SQLite opens the side files only when a table is read.
     (void)file.query("SELECT count(*) FROM sqlite_schema");
     if (!file.remember_files()) throw file_was_replaced_at_open{};
     locks.emplace(file);

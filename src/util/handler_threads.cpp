@@ -104,7 +104,7 @@ void handler_threads::run() {
         --idle_;
         ++busy_;
         last_taken_ = std::chrono::steady_clock::now();
-        // An idle thread has to notice if this task does not return.
+        // An idle thread is needed to detect that this task does not return.
         if (idle_ == 0) start_spare_thread();
         guard.unlock();
         task.run();

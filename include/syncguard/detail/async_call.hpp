@@ -37,17 +37,17 @@ class abandonable {
 };
 
 /// The calls whose handlers belong to an execution context. If the context is destroyed while calls
-/// are under way, their handlers are destroyed with it, as those of Asio's own operations are.
+/// are outstanding, their handlers are destroyed with it, as those of Asio's own operations are.
 /// Calls that destructors of handlers and coroutines begin during that time have no handler.
 class outstanding_calls : public boost::asio::execution_context::service {
   public:
     using key_type = outstanding_calls;
-    // NOLINTNEXTLINE(cert-err58-cpp): its constructor does nothing; Asio wants it here
+    // NOLINTNEXTLINE(cert-err58-cpp): its constructor does nothing; Asio requires it here
     inline static boost::asio::execution_context::id id;
 
     explicit outstanding_calls(boost::asio::execution_context& context) : service(context) {}
-    // If a service is created while its context is being destroyed, `shutdown` is not called.
-    // Destructors have begun its calls: they go on without a handler.
+    // If a service is created while its context is being destroyed, `shutdown` is not called. Its
+    // calls were begun by destructors, and go on without a handler.
     ~outstanding_calls() override {
         drop_all([](abandonable& call) { (void)call.drop_handler(); });
     }

@@ -35,8 +35,8 @@ lease_core::~lease_core() {
     end_monitoring();
     std::unique_ptr<lease_monitor_entry> entry(monitor_entry_.load());
     if (!lease_monitor::runs_this_thread()) return;
-    // The destructor of the last owner of a store may take a while. Renewals of other leases must
-    // not wait for it, so another thread runs it.
+    // If this lease is the last owner of a store, destroying the store may take long. Renewals of
+    // other leases must not wait for that, so another thread does it.
     entry->to_destroy = {.backend = std::move(backend_),
                          .on_release_error = std::move(on_release_error_)};
     lease_monitor::instance().handlers().submit(*entry.release(),

@@ -56,7 +56,7 @@ void lease_deadline::mark_unknown(ticket id) noexcept {
     entry.progress = state::unknown;
     const extension failed = entry;
     // Of two unknown extensions, the one that was sent earlier with a TTL that is not longer bounds
-    // the deadline at least as strictly. Renewals that fail one after another need one entry.
+    // the deadline at least as strictly. So a series of failed renewals needs one entry.
     const auto covers = [](const extension& stricter, const extension& other) {
         return stricter.progress == state::unknown && other.progress == state::unknown &&
                stricter.id < other.id && stricter.ttl <= other.ttl;
@@ -73,8 +73,8 @@ void lease_deadline::mark_failed(ticket id, time_point now) noexcept {
     extension merged = find(id);
     merged.progress = state::failed;
     merged.answered_at = now;
-    // One entry stands for all failed extensions. It bounds the deadline at least as strictly as
-    // each of them, and until all of them are superseded.
+    // One entry represents all failed extensions. It bounds the deadline at least as strictly as
+    // each of them, until all of them are superseded.
     std::erase_if(others_, [&](const extension& other) {
         if (other.progress == state::failed) {
             merged.sent_at = std::min(merged.sent_at, other.sent_at);
