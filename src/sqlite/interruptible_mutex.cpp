@@ -11,8 +11,8 @@ namespace syncguard::sqlite {
 namespace {
 
 /// A caller that has waited this long locks the mutex before callers that come later. Until then
-/// they may overtake it while its thread wakes up: handing over every short operation from thread
-/// to thread would halve the throughput.
+/// later callers may overtake it while its thread wakes up: strict hand-over after every short
+/// operation would halve the throughput.
 constexpr std::chrono::milliseconds max_overtaking{1};
 
 /// How long a waiting caller may leave signals pending.

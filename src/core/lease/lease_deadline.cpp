@@ -56,7 +56,7 @@ void lease_deadline::mark_unknown(ticket id) noexcept {
     entry.progress = state::unknown;
     const extension failed = entry;
     // Of two unknown extensions, the one that was sent earlier with a TTL that is not longer bounds
-    // the deadline at least as strictly. Renewals that fail one after another need one entry.
+    // the deadline at least as strictly. So a series of failed renewals needs one entry.
     const auto covers = [](const extension& stricter, const extension& other) {
         return stricter.progress == state::unknown && other.progress == state::unknown &&
                stricter.id < other.id && stricter.ttl <= other.ttl;

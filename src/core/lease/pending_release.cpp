@@ -17,8 +17,8 @@ namespace syncguard {
 /// Never destroyed: threads of the library may use it until the process ends.
 class pending_release::registry {
   public:
-    /// A forked child has its own registry: the parent's releases are not under way in the child,
-    /// and the mutex of the parent's registry may be locked for ever.
+    /// A forked child has its own registry: the parent's releases do not run in the child, and the
+    /// mutex of the parent's registry may be locked for ever.
     static registry& instance() {
         auto* current = latest_.load(std::memory_order_acquire);
         while (current == nullptr || current->process_ != fork_generation()) {
@@ -56,7 +56,7 @@ class pending_release::registry {
         none_left_.wait_for(guard, max_wait_at_exit, [&] { return count_ == 0; });
     }
 
-    /// The same limit as for the end of a networked engine.
+    /// The same limit as in the destructor of a networked engine.
     static constexpr std::chrono::seconds max_wait_at_exit{1};
     static inline std::atomic<registry*> latest_{nullptr};
 
