@@ -1,19 +1,19 @@
 /// The asynchronous forms of all operations, for Boost.Asio completion tokens: a callback,
 /// `use_future`, `use_awaitable`, `deferred`, ...
 ///
-/// - Completion: each takes the signature `void(std::exception_ptr, Result)`; a failure is a
-///   `lock_error`. The handler runs on its associated executor (Asio's system executor if it has
-///   none), never inside the initiating call. If posting to that executor throws (for instance
+/// - Completion: the signature is `void(std::exception_ptr, Result)`; a failure is a `lock_error`.
+///   The handler runs on its associated executor (Asio's system executor if it has none), never
+///   inside the initiating call. If posting to that executor throws (for instance
 ///   `std::bad_alloc`), the handler is destroyed without being called, and an acquired lock is
 ///   released.
 /// - Cancellation (any type) ends the call with `aborted`; an acquisition that is cancelled leaves
 ///   nothing locked.
 /// - Lifetime: arguments are copied and need not outlive the call; the store is kept alive until
-///   the handler has run. An execution context may be destroyed while calls are under way: their
+///   the handler has run. An execution context may be destroyed while calls are outstanding: their
 ///   handlers are destroyed with it, and locks that they acquired are released. If a destructor
-///   begins a call while the context is being destroyed, the call has no handler, but is sent to
-///   the store all the same.
-/// - A lease that comes from here never blocks in its destructor: its release goes on in the
+///   begins a call while the context is being destroyed, the call has no handler, but is still sent
+///   to the store.
+/// - The destructor of a lease from these functions never blocks: the release goes on in the
 ///   background.
 #pragma once
 

@@ -1,4 +1,4 @@
-/// Backends: five operations on the locks of one store.
+/// `basic_backend`, `any_backend`: five operations on the locks of one store.
 #pragma once
 
 #include <syncguard/capabilities.hpp>
@@ -19,22 +19,22 @@
 
 namespace syncguard {
 
-/// Look up by key: "is this resource locked?"
+/// A lookup by key: "is this resource locked?"
 struct key_lookup {
     std::string_view key;
 };
 
-/// Look up by lock id: "do I still hold it?"
+/// A lookup by lock id: "do I still hold it?"
 struct ownership_lookup {
     std::string_view lock_id;
 };
 
-/// A store's locks, with what is known of the store at compile time.
+/// The locks of one store. `Capabilities` describes the store at compile time.
 ///
-/// Every operation is one attempt; for retries see `lock()`. Arguments are checked before any I/O.
-/// Every operation throws `lock_error`: `invalid_argument` for bad arguments, `network_timeout`
-/// when the deadline passes, `aborted` soon after `stop` is requested, and the store's own
-/// failures. Contention and absence are values.
+/// Each operation makes one attempt; for retries see `lock()`. Arguments are checked before any
+/// I/O. Every operation throws `lock_error`: `invalid_argument` for bad arguments,
+/// `network_timeout` when the deadline passes, `aborted` soon after `stop` is requested, and the
+/// store's own failures. "Locked", "not held" and "not found" are results, not exceptions.
 ///
 /// A backend is a handle: copies share one store and its connections. All members are const and may
 /// be called from any number of threads at once; a moved-from backend can only be assigned to or
@@ -45,19 +45,19 @@ class basic_backend {
     using capabilities_type = Capabilities;
 
     /// Makes a backend of any engine. Throws `lock_error` (`invalid_argument`) for options out of
-    /// their range, and for an engine without fences where `Capabilities` has them.
+    /// range, and for an engine without fences if `Capabilities` has them.
     explicit basic_backend(std::shared_ptr<engine> backing_engine, backend_options options = {})
         : core_(std::make_shared<detail::backend_core>(
               std::move(backing_engine), std::move(options), Capabilities::supports_fencing)) {}
 
-    /// Forgets which engine it is: `any_backend locks = memory::backend();`
+    /// Type erasure of the engine: `any_backend locks = memory::backend();`
     template <class Other>
     requires(!std::same_as<Other, Capabilities> && std::same_as<Capabilities, any_capabilities> &&
              Other::supports_fencing)
         basic_backend(basic_backend<Other> other)  // NOLINT(google-explicit-constructor)
         : core_(std::move(other.core_)) {}
 
-    /// Tries once to take the lock `key`.
+    /// Tries once to acquire the lock `key`.
     [[nodiscard]] acquire_result<Capabilities> acquire(std::string_view key,
                                                        const acquire_options& options = {},
                                                        std::stop_token stop = {}) const {
@@ -65,29 +65,32 @@ class basic_backend {
             core_->acquire(key, options, std::move(stop)).lease);
     }
 
-    /// Frees a lock by its id. Safe to repeat: at most one call frees, and never another's lock.
+    /// Releases a lock by its id. Safe to repeat: at most one call releases the lock, and never the
+    /// lock of another client.
     release_result release(std::string_view lock_id, const call_options& options = {},
                            std::stop_token stop = {}) const {
         return core_->release(lock_id, {}, options, std::move(stop));
     }
 
-    /// Lets a lock live `options.ttl` from now. Never revives a lock that is gone.
+    /// Makes a lock end `options.ttl` from now. Never revives a lock that has ended.
     ///
-    /// A lease of the lock does not learn of this call: with a TTL shorter than what is left it
-    /// would stay `valid()` after the end of its lock. Where a lease exists, use `lease::extend`.
+    /// A lease of the lock is not notified of this call: with a TTL shorter than the remaining
+    /// time, the lease would stay `valid()` after the end of its lock. If there is a lease, use
+    /// `lease::extend`.
     extend_result extend(std::string_view lock_id, const extend_options& options = {},
                          std::stop_token stop = {}) const {
         return core_->extend(lock_id, {}, options, std::move(stop));
     }
 
-    /// Whether the lock is held. Changes nothing.
+    /// Whether the lock is held. Read-only, except for the option `cleanup_in_is_locked` of some
+    /// engines.
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options = {},
                                  std::stop_token stop = {}) const {
         return core_->is_locked(key, options, std::move(stop));
     }
 
-    /// The live lock of a key; nothing if it is free or expired. For diagnostics, never as a guard
-    /// before a mutation: `release` and `extend` verify ownership themselves.
+    /// The live lock of a key; nullopt if it is free or expired. For diagnostics; do not use it to
+    /// guard a mutation: `release` and `extend` verify ownership themselves.
     [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(key_lookup query,
                                                                 const call_options& options = {},
                                                                 std::stop_token stop = {}) const {
@@ -95,7 +98,7 @@ class basic_backend {
             core_->lookup_key(query.key, options, std::move(stop)));
     }
 
-    /// The live lock with this id; nothing if it is gone.
+    /// The live lock with this id; nullopt if there is none.
     [[nodiscard]] std::optional<lock_info<Capabilities>> lookup(ownership_lookup query,
                                                                 const call_options& options = {},
                                                                 std::stop_token stop = {}) const {
@@ -118,7 +121,7 @@ class basic_backend {
 /// A backend whose engine was chosen at run time. Every backend with fences converts to it.
 using any_backend = basic_backend<any_capabilities>;
 
-/// What generic code asks of a backend.
+/// The requirements of generic code on a backend.
 template <class B>
 concept lock_backend = requires(const B& backend, std::string_view text, std::stop_token stop) {
     typename B::capabilities_type;

@@ -1,4 +1,4 @@
-/// What a backend can do, known at compile time where possible.
+/// What a backend offers, known at compile time if its engine is.
 #pragma once
 
 #include <concepts>
@@ -6,7 +6,7 @@
 
 namespace syncguard {
 
-/// Whose clock decides about expiry.
+/// Which clock decides about expiry.
 enum class time_authority {
     server,  ///< One clock, the store's, for all clients.
     client,  ///< Each client's own clock; the clients must be synchronised.
@@ -23,14 +23,14 @@ concept capability_set = requires {
     { T::supports_fencing } -> std::convertible_to<bool>;
 };
 
-/// The same at run time, for introspection.
+/// The capabilities of a backend at run time.
 struct backend_capabilities {
     std::string_view backend;  ///< The engine's name: "memory", "sqlite", ...
     bool supports_fencing;
     syncguard::time_authority time_authority;
 };
 
-/// What is known of a backend whose engine was chosen at run time: it has fences.
+/// The capabilities of a backend whose engine is chosen at run time: it has fences.
 struct any_capabilities {
     static constexpr bool supports_fencing = true;
 };

@@ -1,7 +1,7 @@
-/// Questions about locks, for people, pages and monitoring.
+/// Lookups of locks for diagnostics and monitoring.
 ///
-/// None of these may guard a mutation: between the answer and the mutation the lock can change
-/// hands. `release` and `extend` verify ownership themselves, atomically.
+/// Do not use these to guard a mutation: between the answer and the mutation another client may
+/// acquire the lock. `release` and `extend` verify ownership themselves, atomically.
 #pragma once
 
 #include <syncguard/backend.hpp>

@@ -1,5 +1,5 @@
-/// The contract between the API and a store. Write one of these to add a store; programs that use
-/// locks do not need this header.
+/// The contract between the API and a store. To add a store, derive from `engine`; programs that
+/// only use locks do not need this header.
 #pragma once
 
 #include <syncguard/capabilities.hpp>
@@ -20,8 +20,8 @@
 
 namespace syncguard {
 
-// Requests. Keys are normalised and valid, ids are well formed, TTLs are in range: the API has seen
-// to that before an engine is asked.
+// Requests. Keys are normalised and valid, ids are well formed, TTLs are in range: the API checks
+// them before it calls an engine.
 
 struct acquire_request {
     std::string_view key;
@@ -33,8 +33,8 @@ struct acquire_request {
 };
 struct release_request {
     lock_id id;
-    /// Of the lock, where the caller knows it, else empty. It may save the store a search; whose
-    /// the lock is, is decided by the id alone.
+    /// The key of the lock if the caller knows it, else empty. It may save the store a search; the
+    /// id alone decides about ownership.
     std::string_view key{};
 };
 struct extend_request {
@@ -55,7 +55,7 @@ struct id_lookup_request {
 using request = std::variant<acquire_request, release_request, extend_request, is_locked_request,
                              key_lookup_request, id_lookup_request>;
 
-/// A live lock as the store has it.
+/// A live lock as it is stored.
 struct lock_record {
     std::string key;
     lock_id id;
@@ -64,17 +64,17 @@ struct lock_record {
     syncguard::fence fence;
 };
 
-/// What an engine answers. Only the members that belong to the request are meaningful.
+/// The answer of an engine. Only the members that belong to the request are meaningful.
 struct outcome {
-    bool ok = false;                       ///< Done; for `is_locked`: locked; for a lookup: found.
-    std::optional<failure_reason> reason;  ///< Why not, where that costs nothing to know.
+    bool ok = false;  ///< Succeeded; for `is_locked`: locked; for a lookup: found.
+    std::optional<failure_reason> reason;  ///< Of a failure, if known at no cost.
     unix_time expires_at{};                ///< After `acquire` and `extend`, by the store's clock.
     syncguard::fence fence;                ///< After `acquire`.
     std::optional<lock_record> record;     ///< After a lookup.
     /// After an acquisition that waited: when the attempt that was granted began.
     std::optional<lease_clock::time_point> attempt_started_at;
     /// After an acquisition that found the key locked: the key is free after this time if no client
-    /// changes the lock. Set where that costs nothing to know.
+    /// changes the lock. Set if it is known at no cost.
     std::optional<milliseconds> free_within;
 
     [[nodiscard]] static outcome granted(unix_time expires_at, syncguard::fence fence) {
@@ -111,14 +111,14 @@ struct call_limits {
 /// Receives the answer of an asynchronous call: an exception, or an outcome.
 using completion = std::function<void(std::exception_ptr, outcome)>;
 
-/// One store. Every operation is one attempt and atomic in the store.
+/// One store. Each operation makes one attempt, and is atomic in the store.
 ///
 /// - Thread safety: all members may be called from any number of threads at once.
 /// - Time: a call returns, or completes, by its deadline (`network_timeout`) or soon after a stop
 ///   request (`aborted`).
-/// - Honesty: a failed acquisition leaves nothing locked. If its fate is unknown, the engine undoes
-///   it, or releases it by its id in the background; where even that is impossible, it ends with
-///   its TTL.
+/// - Failures: a failed acquisition leaves nothing locked. If its outcome is unknown, the engine
+///   undoes it, or releases the lock by its id in the background; if that is impossible too, the
+///   lock ends with its TTL.
 class engine {
   public:
     engine() = default;
@@ -128,13 +128,13 @@ class engine {
 
     [[nodiscard]] virtual backend_capabilities capabilities() const noexcept = 0;
 
-    /// Whether an acquisition may wait for the release of a locked key. It costs more than one that
-    /// does not wait: the engine begins to watch the key.
+    /// Whether an acquisition may wait for the release of a locked key. Such an acquisition costs
+    /// more than one that does not wait: the engine begins to watch the key.
     [[nodiscard]] virtual bool supports_waiting() const noexcept { return false; }
 
-    /// Whether an extension that succeeds is always executed after every other extension of the
-    /// lock whose call had failed before it began. A lease then relies on the later one alone.
-    /// False, the default: the shorter of the two TTLs counts until the lease ends.
+    /// True if an extension that succeeds is always executed after all extensions of the lock that
+    /// failed before its call began. A lease then relies on the later extension alone. False, the
+    /// default: the shorter of the two TTLs counts until the lease ends.
     [[nodiscard]] virtual bool executes_extensions_in_order() const noexcept { return false; }
 
     /// While the returned object exists, the engine performs its I/O only on its own threads.
@@ -148,8 +148,8 @@ class engine {
     [[nodiscard]] virtual outcome execute(const request& req, const call_limits& limits) = 0;
 
     /// Asynchronous form: returns at once; `handler` is called exactly once, from any thread,
-    /// perhaps before `async_execute` returns, also to deliver failures. What the request's views
-    /// refer to must live until then. `handler` does not throw.
+    /// perhaps before `async_execute` returns, also to deliver failures. The objects that the
+    /// request's views refer to must live until then. `handler` does not throw.
     virtual void async_execute(const request& req, const call_limits& limits,
                                completion handler) noexcept = 0;
 };

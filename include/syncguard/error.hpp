@@ -1,4 +1,4 @@
-/// How failures are told: eight codes, one exception type.
+/// `lock_error`: the exception for system failures, with eight codes.
 ///
 /// Contention, "not held" and "not found" are values, never exceptions; see result.hpp.
 #pragma once
@@ -11,16 +11,16 @@
 
 namespace syncguard {
 
-/// What kind of failure it was. The set is closed: it is part of the SyncGuard contract.
+/// Kind of failure. The set is closed: it is part of the SyncGuard contract.
 enum class error_code {
     service_unavailable,  ///< The store cannot be reached or cannot serve right now.
-    auth_failed,          ///< Credentials were refused, or permission is missing.
+    auth_failed,          ///< Credentials were refused, or permissions are missing.
     invalid_argument,     ///< A key, lock id, TTL, URL or stored value is not acceptable.
     rate_limited,         ///< The store asks for fewer requests.
     network_timeout,      ///< The call's deadline passed before an answer came.
     acquisition_timeout,  ///< `lock()` ran out of retries or of time.
-    aborted,              ///< The caller cancelled.
-    internal,             ///< Anything else; a fence counter at its end is here too.
+    aborted,              ///< The caller cancelled the call.
+    internal,             ///< Anything else, such as a fence counter at its maximum.
 };
 
 /// The code as the specification spells it: "ServiceUnavailable", "AuthFailed", ...
@@ -33,27 +33,27 @@ struct error_context {
     std::string lock_id;
 };
 
-/// The one exception of this library.
+/// The exception type of this library.
 ///
-/// `what()` says what failed, on what, and what to try; it holds no secret, no key and no lock id.
-/// Copying never throws.
+/// `what()` describes the failure, the object (server or file) and possible remedies; it contains
+/// no secret, no key and no lock id. Copying never throws.
 class lock_error : public std::runtime_error {
   public:
     /// `cause` is the failure that led to this one. An exception that the caller is handling at
-    /// that moment does not become the cause by itself.
+    /// that moment does not become the cause automatically.
     lock_error(error_code code, const std::string& message, error_context context = {},
                std::exception_ptr cause = nullptr);
 
     [[nodiscard]] error_code code() const noexcept { return code_; }
 
-    /// The key of the operation, empty where none is known. Sensitive: do not log it blindly.
+    /// The key of the operation, empty if it is not known. Sensitive: do not log it unchecked.
     [[nodiscard]] std::string_view key() const noexcept { return context_->key; }
 
-    /// The lock id of the operation, empty where none is known. Sensitive: it is the right to
+    /// The lock id of the operation, empty if it is not known. Sensitive: with it, any client can
     /// release the lock.
     [[nodiscard]] std::string_view lock_id() const noexcept { return context_->lock_id; }
 
-    /// The failure underneath, null where there is none.
+    /// The failure that led to this one, or null.
     [[nodiscard]] std::exception_ptr cause() const noexcept { return cause_; }
 
   private:

@@ -1,4 +1,4 @@
-/// Fencing tokens: a number that grows with every grant of a key.
+/// Fencing tokens: numbers that grow with every grant of a key.
 #pragma once
 
 #include <array>
@@ -12,27 +12,27 @@
 namespace syncguard {
 
 /// A fencing token: exactly 15 decimal digits, zero-padded, so that the order of the text is the
-/// order of the grants. Hand it to the resource that the lock protects; the resource refuses a
+/// order of the grants. Pass it to the resource that the lock protects; the resource refuses a
 /// token that is smaller than one it has seen.
 ///
-/// Compare tokens with `<`, `==`, `>`; store and send them as text. There is no way to a number,
-/// because nothing correct needs one.
+/// Compare tokens with `<`, `==`, `>`; store and send them as text. There is no conversion to a
+/// number, because no correct use needs one.
 class fence {
   public:
     static constexpr std::size_t length = 15;
 
-    /// The last counter value that is handed out. Beyond it an acquisition fails with `Internal`.
+    /// The greatest counter value that is granted. Beyond it an acquisition fails with `Internal`.
     static constexpr std::uint64_t max_counter = 900'000'000'000'000;
-    /// Beyond this value every acquisition warns.
+    /// Beyond this value each acquisition causes a warning.
     static constexpr std::uint64_t warn_counter = 90'000'000'000'000;
 
     /// Fifteen zeros: smaller than every token that was ever granted.
     constexpr fence() noexcept { digits_.fill('0'); }
 
-    /// Formats a store's counter. `counter` must have at most 15 digits.
+    /// Makes a token of a fence counter, which must have at most 15 digits.
     [[nodiscard]] static fence from_counter(std::uint64_t counter) noexcept;
 
-    /// Reads a token; nothing unless `text` is exactly 15 digits.
+    /// Parses a token; `nullopt` unless `text` is exactly 15 digits.
     [[nodiscard]] static std::optional<fence> parse(std::string_view text) noexcept;
 
     [[nodiscard]] constexpr std::string_view str() const noexcept {

@@ -1,6 +1,6 @@
-/// Keys: the names of what is locked, and the names under which stores keep them.
+/// Keys: normalisation, hashes for logs, and the names under which stores keep locks and counters.
 ///
-/// These functions are shared with every other SyncGuard implementation, byte for byte.
+/// All SyncGuard implementations compute the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@ inline constexpr std::size_t max_key_length_bytes = 512;
 /// empty, not valid UTF-8, or longer than `max_key_length_bytes` after normalisation.
 [[nodiscard]] std::string normalize_and_validate_key(std::string_view key);
 
-/// 24 hexadecimal digits that stand for a key or a lock id in logs, events and pages, the same in
-/// all implementations of SyncGuard. Not cryptographic: short keys can be computed from their
-/// hashes, and the hash of a lock id reveals 96 of its 128 bits. Show hashes only where the values
-/// may be seen as well. Throws `lock_error` (invalid_argument) if `text` is not valid UTF-8.
+/// 24 hexadecimal digits that represent a key or a lock id in logs and events, the same in all
+/// implementations of SyncGuard. Not cryptographic: short keys can be computed from their hashes,
+/// and the hash of a lock id reveals 96 of its 128 bits. Show hashes only to those who may see the
+/// values. Throws `lock_error` (invalid_argument) if `text` is not valid UTF-8.
 [[nodiscard]] std::string hash_key(std::string_view text);
 
-/// How long a store's keys may be, and how much of that is kept free for derived keys.
+/// The maximum length of a store's keys, and how much of it is reserved for derived keys.
 struct storage_key_budget {
     std::size_t limit_bytes;
     std::size_t reserve_bytes;
 };
 
-/// The name under which a store keeps `key`: `prefix:key`, or a hashed form of fixed length where
-/// that does not fit. Throws `lock_error` (invalid_argument) if the key is empty, or if the prefix
+/// The name under which a store keeps `key`: `prefix:key`, or a hashed form of fixed length if that
+/// does not fit. Throws `lock_error` (invalid_argument) if the key is empty, or if the prefix
 /// leaves no room even for the hashed form.
 [[nodiscard]] std::string make_storage_key(std::string_view prefix, std::string_view key,
                                            storage_key_budget budget);

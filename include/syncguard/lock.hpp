@@ -16,15 +16,15 @@
 namespace syncguard {
 
 /// Options of `lock()`. The defaults are those of the specification: ten retries, 100 ms,
-/// exponential with equal jitter, five seconds in all.
+/// exponential with equal jitter, five seconds in total.
 struct lock_options {
     milliseconds ttl = default_ttl;
-    /// How long to try in all. `milliseconds::max()`: until it succeeds or `stop` is requested.
+    /// The time for all attempts. `milliseconds::max()`: until it succeeds or `stop` is requested.
     milliseconds timeout{5'000};
     retry_policy retry{};
-    /// Ends the waiting at once with `aborted`. It does not stop the release.
+    /// A stop request ends the wait at once with `aborted`. It does not stop the release.
     std::stop_token stop{};
-    /// Failures of this call's release. Unset: the backend's handler.
+    /// Receives failures of this call's release. Unset: the backend's handler.
     release_error_handler on_release_error{};
     /// Whether the lock is renewed while the function runs. If not, the TTL bounds its work.
     bool auto_extend = false;
@@ -32,7 +32,7 @@ struct lock_options {
     loss_handler on_lost{};
 };
 
-/// The lock that a function runs under, where the backend has no fences.
+/// The lock that a function runs under, if the backend has no fences.
 class unfenced_held {
   public:
     explicit unfenced_held(detail::lease_core& core) noexcept : core_(&core) {}
@@ -41,16 +41,16 @@ class unfenced_held {
     [[nodiscard]] std::string_view key() const noexcept { return core_->key(); }
     [[nodiscard]] unix_time expires_at() const noexcept { return core_->expires_at(); }
 
-    /// Whether the lock can still be relied upon. Ask before every step that must not be done
+    /// Whether the lock can still be relied upon. Call it before every step that must not be done
     /// twice.
     [[nodiscard]] bool valid() const noexcept { return core_->valid(); }
     [[nodiscard]] milliseconds remaining() const noexcept { return core_->remaining(); }
 
-    /// Requested when the lock is lost; see loss.hpp. Throws `lock_error` (`internal`) where no
-    /// thread can be started for it.
+    /// Stop is requested when the lock is lost; see loss.hpp. Throws `lock_error` (`internal`) if
+    /// no thread can be started for it.
     [[nodiscard]] std::stop_token stop_token() { return core_->stop_token(); }
 
-    /// Lets the lock live `options.ttl` from now. Throws `lock_error`.
+    /// Makes the lock end `options.ttl` from now. Throws `lock_error`.
     extend_result extend(const extend_options& options = {}, std::stop_token stop = {}) {
         return core_->extend(options, std::move(stop));
     }
@@ -77,7 +77,7 @@ namespace detail {
                                                                std::string_view key,
                                                                const lock_options& options);
 
-/// Throws `lock_error` (`acquisition_timeout`) if the lease's time is over, after releasing it.
+/// If the lease's deadline has passed, releases it and throws `lock_error` (`acquisition_timeout`).
 void refuse_if_expired(lease_core& lease);
 
 }  // namespace detail
@@ -86,19 +86,20 @@ void refuse_if_expired(lease_core& lease);
 /// attempt. Throws `lock_error`: `acquisition_timeout` when retries or time run out (its `cause()`
 /// is the last failure if the store did not answer at the end), `aborted` when `options.stop` is
 /// requested, `invalid_argument`, and system failures of the first attempt other than
-/// `rate_limited`. A caller that has begun to wait goes on through failures of the store.
+/// `rate_limited`. A caller that has begun to wait keeps trying when the store fails.
 ///
 /// Waiting: if the store sends a notification when the lock becomes free, this ends the pause
 /// between two attempts, and does not count as a retry. Callers of one backend that wait for the
-/// same key are served in the order of their arrival; the first one asks the store, the others ask
-/// only shortly before their time is over.
+/// same key are served in the order of their arrival; the first caller asks the store, the others
+/// ask only shortly before their timeout ends.
 ///
 /// If the store sends no notifications, each caller makes its own attempts, in no order. The first
 /// caller in the queue makes additional attempts in between, at least every 300 ms, or after the
-/// first pause of its policy if that is longer; these do not count as retries. A client that has
-/// just released a key leaves it to other clients before it asks for it again: if others were
-/// granted the key since its own previous grant, it pauses for as long as it had held the key, from
-/// 20 to 300 ms; otherwise it pauses for 300 ms after every two seconds of repeated acquisitions.
+/// first pause of its policy if that is longer; these do not count as retries. A client that
+/// acquires one key again and again pauses to let other clients acquire it: if others were granted
+/// the key since the client's own previous grant, it pauses after a release for as long as it had
+/// held the key, from 20 to 300 ms; otherwise it pauses for 300 ms after every two seconds of
+/// repeated acquisitions.
 ///
 /// Thread cancellation (`pthread_cancel`) takes effect after the call; `options.stop` ends the
 /// waiting.
@@ -113,17 +114,17 @@ template <lock_backend B>
     return *std::move(acquired);
 }
 
-/// Takes the lock, calls `fn` with a `held&` (or with nothing), releases the lock. Returns what
-/// `fn` returns, which is nothing, a reference or something that can be moved; what `fn` throws
-/// passes through, after the release.
+/// Acquires the lock, calls `fn` with a `held&` or without arguments, and releases the lock.
+/// Returns the result of `fn` (void, a reference or a movable value). An exception from `fn` is
+/// rethrown after the release.
 ///
-/// `fn` is not called under a lease whose time is over: where that happens before the call, this
-/// throws `acquisition_timeout`.
+/// If the lease's deadline passes before the call of `fn`, `fn` is not called: this throws
+/// `acquisition_timeout`.
 ///
 /// Throws what `acquire_with_retries` throws, and `lock_lost` if the lock was lost before `fn`
-/// returned, be it that its TTL passed or that the store did not have it any more at the release;
-/// what `fn` returned is dropped then. A release that fails, or that only comes late, is no loss
-/// and does not throw; see `lock_options::on_release_error`.
+/// returned: its TTL passed, or the store no longer had it at the release. The result of `fn` is
+/// dropped then. A release that fails or is late is no loss and does not throw; see
+/// `lock_options::on_release_error`.
 template <lock_backend B, class Fn>
 requires std::invocable < Fn, held_for<typename B::capabilities_type>
 & > || std::invocable<Fn> decltype(auto) lock(const B& backend, std::string_view key, Fn&& fn,

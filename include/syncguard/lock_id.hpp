@@ -1,4 +1,4 @@
-/// Lock ids: the right to release and to extend one lock.
+/// Lock ids: random ids that authorise release and extension of one lock.
 #pragma once
 
 #include <array>
@@ -12,17 +12,17 @@ namespace syncguard {
 
 /// Sixteen random bytes as 22 base64url characters. A value of this type is always well formed.
 ///
-/// Anyone who knows a lock id can release the lock: treat it as a secret.
+/// Any client that knows a lock id can release the lock: treat it as a secret.
 class lock_id {
   public:
     static constexpr std::size_t length = 22;
 
     /// A new id from the operating system's CSPRNG. Thread-safe; safe in a forked child, which
-    /// never repeats an id of its parent. Throws `lock_error` (internal) if the system has no
-    /// randomness to give.
+    /// never repeats an id of its parent. Throws `lock_error` (internal) if the system provides no
+    /// random bytes.
     [[nodiscard]] static lock_id generate();
 
-    /// Reads an id. Throws `lock_error` (invalid_argument) unless `text` matches
+    /// Parses an id. Throws `lock_error` (invalid_argument) unless `text` matches
     /// `^[A-Za-z0-9_-]{22}$`.
     [[nodiscard]] static lock_id parse(std::string_view text);
 
@@ -32,7 +32,7 @@ class lock_id {
     [[nodiscard]] std::string_view str() const noexcept { return {text_.data(), text_.size()}; }
     [[nodiscard]] std::string to_string() const { return std::string(str()); }
 
-    /// Lock ids go wherever the API asks for the text of one.
+    /// Implicit, so that a `lock_id` can be passed where the API takes its text.
     // NOLINTNEXTLINE(google-explicit-constructor)
     operator std::string_view() const noexcept { return str(); }
 
@@ -46,7 +46,7 @@ class lock_id {
 };
 
 /// Throws `lock_error` (invalid_argument) unless `text` is a well-formed lock id. For programs that
-/// take lock ids from elsewhere and want to refuse early.
+/// receive lock ids as text and want to check them early.
 void validate_lock_id(std::string_view text);
 
 }  // namespace syncguard

@@ -1,4 +1,4 @@
-/// What a lookup tells about a lock.
+/// The result of a lookup.
 #pragma once
 
 #include <syncguard/capabilities.hpp>
@@ -28,8 +28,8 @@ requires(Capabilities::supports_fencing) struct lock_info<Capabilities> {
     syncguard::fence fence;
 };
 
-/// A live lock with its raw identifiers, for debugging only. SENSITIVE: `lock_id` is the right to
-/// release the lock. Reachable only through `get_by_key_raw` and `get_by_id_raw`.
+/// A live lock with its raw identifiers, for debugging only. SENSITIVE: with `lock_id`, any client
+/// can release the lock. Returned only by `get_by_key_raw` and `get_by_id_raw`.
 template <capability_set Capabilities>
 struct lock_info_debug : lock_info<Capabilities> {
     std::string key;

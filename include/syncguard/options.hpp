@@ -13,7 +13,7 @@ namespace syncguard {
 
 inline constexpr milliseconds default_ttl{30'000};
 
-/// No lock is taken for longer: the sum of a time and a TTL stays a valid time in every store.
+/// The longest TTL. With this limit, the sum of a time and a TTL is a valid time in every store.
 inline constexpr milliseconds max_ttl{std::chrono::years{100}};
 
 /// Options of every call. A `timeout` of zero means the backend's `operation_timeout`.
@@ -27,7 +27,7 @@ struct acquire_options {
     milliseconds timeout{0};
 };
 
-/// Options of an extension: the lock ends `ttl` from now, whatever was left before.
+/// Options of an extension: the lock ends `ttl` from now, however much time remained.
 struct extend_options {
     milliseconds ttl = default_ttl;
     milliseconds timeout{0};
@@ -35,7 +35,7 @@ struct extend_options {
 
 /// Options of `lease::keep_alive`.
 struct keep_alive_options {
-    /// How long each renewal lets the lock live. Zero: as long as the acquisition did.
+    /// The TTL of each renewal. Zero: that of the acquisition.
     milliseconds ttl{0};
 };
 
@@ -46,7 +46,7 @@ static_assert(std::is_trivially_destructible_v<acquire_options>);
 static_assert(std::is_trivially_destructible_v<extend_options>);
 static_assert(std::is_trivially_destructible_v<keep_alive_options>);
 
-/// Where a release that failed was started.
+/// The origin of a failed release.
 enum class release_source {
     disposal,     ///< The destructor of a lease.
     lock_helper,  ///< The end of a `lock()` call.
@@ -56,14 +56,15 @@ enum class release_source {
     return source == release_source::disposal ? "disposal" : "lock";
 }
 
-/// What a release-error handler learns beside the error. The views live as long as the call.
+/// The second argument of a release-error handler. The views are valid during the call.
 struct release_error_context {
     std::string_view key;
     std::string_view lock_id;
     release_source source;
 };
 
-/// Receives system failures of releases that no exception can report, at most once for each lease:
+/// Receives system failures of releases that cannot be reported by an exception, at most once for
+/// each lease:
 ///
 /// - If the destructor of the lease, or `lock()`, waits for the release: on the calling thread,
 ///   before it returns. A failure after `dispose_timeout` is not reported again.
@@ -72,28 +73,28 @@ struct release_error_context {
 ///   the destructor has returned.
 /// - If an engine's grant was refused (a fence out of range): on such a thread, too.
 ///
-/// It never runs inside an unrelated call. What it throws is swallowed.
+/// It never runs inside an unrelated call. Exceptions from it are swallowed.
 using release_error_handler =
     std::function<void(const lock_error& error, const release_error_context& context)>;
 
 /// Receives warnings for the operator. The text holds hashes of keys, never keys, lock ids or their
 /// hashes. It is called on threads of the library that run only handlers, never inside a call;
-/// calls may overlap, and the last ones may come after the backend has ended. What it throws is
-/// swallowed.
+/// calls may overlap, and the last ones may come after the destruction of the backend. Exceptions
+/// from it are swallowed.
 using warning_handler = std::function<void(std::string_view message)>;
 
 /// Options that all backends share.
 struct backend_options {
-    /// The deadline of a call that names none.
+    /// The timeout of calls without one of their own.
     milliseconds operation_timeout{5'000};
 
-    /// Failures of releases in destructors. By default one line goes to the standard error, with
-    /// neither key nor lock id; it is left out where the environment says
-    /// `SYNCGUARD_ENV=production`, unless it also says `SYNCGUARD_DEBUG=true`.
+    /// Receives failures of releases in destructors. Default: one line on the standard error,
+    /// without key and lock id. There is no such line if the environment has
+    /// `SYNCGUARD_ENV=production`, unless it also has `SYNCGUARD_DEBUG=true`.
     release_error_handler on_release_error;
 
     /// How long a destructor may wait for its release. Unset: as long as `operation_timeout`.
-    /// When it passes, the release goes on in the background and `on_release_error` receives
+    /// Afterwards the release goes on in the background and `on_release_error` receives
     /// `network_timeout`.
     std::optional<milliseconds> dispose_timeout;
 
@@ -102,7 +103,8 @@ struct backend_options {
     /// Values from 0.01 to 0.5; see docs/promises.md for what each store needs.
     double clock_drift = 0.01;
 
-    /// Warnings, such as a fence counter near its end. By default a line on the standard error.
+    /// Receives warnings, such as a fence counter near its maximum. Default: a line on the standard
+    /// error.
     warning_handler on_warning;
 };
 

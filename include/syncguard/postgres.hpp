@@ -1,4 +1,4 @@
-/// Locks shared through a PostgreSQL server, also with SyncGuard programs in other languages.
+/// Locks on a PostgreSQL server, shared also with SyncGuard programs in other languages.
 #pragma once
 
 #include <syncguard/backend.hpp>
@@ -18,19 +18,19 @@ struct capabilities {
     static constexpr syncguard::time_authority time_authority = syncguard::time_authority::server;
 };
 
-/// Names of tables, each with or without its schema (`app.locks`). They are SQL identifiers as one
-/// writes them without quotes: letters, digits and `_`, in any case. All programs that share locks
-/// use the same two tables. A name without schema is looked up in the search path when a backend
-/// first connects, and must be there once. Other counters than the default ones in the schema of
-/// the locks must be named in the comment of the table of locks, where `setup_schema` writes them
-/// when it makes the tables (see docs/storage.md).
+/// Names of tables, each with or without its schema (`app.locks`). They are SQL identifiers without
+/// quotes: letters, digits and `_`, upper or lower case. All programs that share locks must use the
+/// same two tables. A name without schema is looked up in the search path when a backend first
+/// connects, and must be in exactly one schema of it. If the table of counters does not have its
+/// default name, or is not in the schema of the locks, the comment of the table of locks must name
+/// it; `setup_schema` writes this comment when it creates the tables (see docs/storage.md).
 struct table_names {
     std::string locks = "syncguard_locks";
     std::string fence_counters = "syncguard_fence_counters";
 };
 
 struct options {
-    /// What libpq understands: `postgres://user:password@host:port/database?sslmode=...`, or
+    /// A connection string of libpq: `postgres://user:password@host:port/database?sslmode=...`, or
     /// `host=... dbname=...`. Several hosts are tried in turn until one satisfies
     /// `target_session_attrs`, which is `read-write` by default: a standby may lag behind and not
     /// know the latest locks. Missing values come from the environment (PGHOST, ...), a service
@@ -50,59 +50,62 @@ struct options {
     /// comes, for up to five seconds; there may be up to `pool_size` such connections in addition.
     std::size_t pool_size = 10;
 
-    /// How long making a connection may take, over all hosts. A `connect_timeout` in `connection`
-    /// (in seconds) comes first.
+    /// The timeout of connecting, over all hosts. A `connect_timeout` in `connection` (in seconds)
+    /// has precedence.
     milliseconds connect_timeout{5'000};
-    /// How long an operation may wait for its answer once it was sent. Unset: as long as its call.
+    /// How long an operation that was sent may wait for its answer. Unset: until the deadline of
+    /// its call.
     std::optional<milliseconds> statement_timeout{};
 
     /// Lets `is_locked` remove the row of a lock that ended more than two seconds ago by the
-    /// server's clock. Fence counters are never removed. With it, `is_locked` writes.
+    /// server's clock. Fence counters are never removed. With this option, `is_locked` writes.
     bool cleanup_in_is_locked = false;
 };
 
 /// Reads a URL `postgres://...` or `postgresql://...` with the options of libpq and, beside them,
-/// `locks_table`, `fence_counters_table`, `pool_size`, `connect_timeout_ms`,
-/// `statement_timeout_ms` and `cleanup_in_is_locked` (true or false). Throws `lock_error`
-/// (invalid_argument) that says what is wrong without repeating the URL.
+/// `locks_table`, `fence_counters_table`, `pool_size`, `connect_timeout_ms`, `statement_timeout_ms`
+/// and `cleanup_in_is_locked` (true or false). Throws `lock_error` (invalid_argument), whose
+/// message does not contain the URL.
 [[nodiscard]] options parse_url(std::string_view url);
 
-/// The SQL that `setup_schema()` runs, for those who migrate by hand. Safe to run again. Throws
+/// The SQL that `setup_schema()` runs, for migrations by hand. Safe to run again. Throws
 /// `lock_error` (invalid_argument) for names that cannot be used.
 [[nodiscard]] std::string schema_sql(const table_names& tables = {});
 
 class postgres_engine;
 
 /// Every operation is one transaction in one round trip, on one of a few connections that are made
-/// when they are needed. Nothing is kept in a session that an operation relies on: a transaction
-/// pooler may stand in between. A blocking caller does the I/O itself, for others too; completions
-/// may therefore run on a thread that is inside a call of its own. They must not wait for what such
-/// a thread may hold.
+/// when they are needed. No operation relies on session state, so a transaction pooler may be used.
+/// A blocking caller may do the I/O of all callers; completion handlers may therefore run on a
+/// thread that is inside an unrelated call. They must not wait for a mutex or other resource that
+/// such a thread may hold.
 ///
-/// What was granted is as durable as a commit: with the server's usual settings (`fsync` and
-/// `synchronous_commit` on) fences rise across its crash.
+/// A grant is as durable as a commit: with the server's usual settings (`fsync` and
+/// `synchronous_commit` on) fences also rise across a crash of the server.
 ///
-/// Failures name the server: `service_unavailable` if it cannot be reached, shuts down, only reads,
-/// or the connection breaks; `auth_failed` for credentials, permissions and certificates;
-/// `rate_limited` if it has too many clients; `network_timeout` if no answer came in time;
-/// `invalid_argument` if the tables are missing, in several schemas of the search path or not those
-/// that belong together, or if the key cannot be stored (a NUL byte).
+/// Messages of failures name the server: `service_unavailable` if the server cannot be reached,
+/// shuts down or is read-only, or if the connection breaks; `auth_failed` for credentials,
+/// permissions and certificates; `rate_limited` if the server has too many clients;
+/// `network_timeout` if no answer came in time; `invalid_argument` if the tables are missing, exist
+/// in several schemas of the search path or do not belong together, or if the key cannot be stored
+/// (a NUL byte).
 ///
-/// If the connection breaks before an answer came, an acquisition is looked up by its lock id, and
-/// granted if it is there; a question is repeated; so is a release, which fails if the lock is gone
-/// by then, since it is unknown which client released it. An extension fails, and is not sent
-/// again. An acquisition that was not waited for, or could not be looked up, is released in the
-/// background by its id. The destructor gives such releases up to a second to get through.
+/// If the connection breaks before an answer came, the engine looks up an acquisition by its lock
+/// id, and grants it if it is there. It repeats read-only operations and releases; a repeated
+/// release fails if the lock is gone by then, since it is unknown which client released it. An
+/// extension fails, and is not sent again. If the caller no longer waits for an acquisition, or it
+/// could not be looked up, the lock is released in the background by its id. The destructor waits
+/// up to a second for such releases.
 ///
 /// The server performs no acquisition and no extension after the deadline of its call, by its own
 /// clock.
 class backend : public basic_backend<capabilities> {
   public:
-    /// Throws `lock_error` (invalid_argument) for options that cannot be used. Connects to nothing.
+    /// Throws `lock_error` (invalid_argument) for options that cannot be used. Opens no connection.
     explicit backend(options opts = {}, backend_options common = {});
 
-    /// Makes the tables, where they are missing. May be called again, and by many at once. Throws
-    /// as an operation does.
+    /// Creates the tables that are missing. May be called again, and by several clients at once.
+    /// Throws as an operation does.
     void setup_schema(const call_options& opts = {}, std::stop_token stop = {}) const;
 
   private:

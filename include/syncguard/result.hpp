@@ -1,4 +1,4 @@
-/// What operations return: success or a domain outcome. System failures are exceptions.
+/// Results of operations: success or a domain outcome. System failures are exceptions.
 #pragma once
 
 #include <syncguard/time.hpp>
@@ -8,7 +8,7 @@
 
 namespace syncguard {
 
-/// Why an operation did not do what was asked. `expired` and `not_found` appear in telemetry only.
+/// Why an operation did not succeed. `expired` and `not_found` appear in telemetry only.
 enum class failure_reason { locked, expired, not_found };
 
 /// "locked", "expired" or "not-found".
@@ -24,13 +24,14 @@ enum class failure_reason { locked, expired, not_found };
     return "";
 }
 
-/// Whether this call freed the lock. `ok == false`: it was not held any more; nothing was changed.
+/// Whether this call released the lock. `ok == false`: the lock was no longer held, and nothing was
+/// changed.
 struct release_result {
     bool ok = false;
     explicit operator bool() const noexcept { return ok; }
 };
 
-/// Whether the lock lives on, and until when by the store's clock.
+/// Whether the lock was extended, and its new end by the store's clock.
 struct [[nodiscard]] extend_result {
     bool ok = false;
     unix_time expires_at{};  ///< Meaningful when `ok`.

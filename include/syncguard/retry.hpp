@@ -1,4 +1,4 @@
-/// When to try again: the arithmetic of backoff, without clocks or sleeping.
+/// Retry policy and backoff arithmetic, without clocks or sleeping.
 #pragma once
 
 #include <syncguard/time.hpp>
@@ -11,8 +11,8 @@ enum class backoff { exponential, fixed };
 
 /// How much of a delay is random.
 enum class jitter {
-    equal,  ///< Half of it: between 50 % and 100 % of the delay.
-    full,   ///< All of it: between 0 and 100 %.
+    equal,  ///< Half of the delay: between 50 % and 100 %.
+    full,   ///< All of the delay: between 0 and 100 %.
     none,
 };
 
@@ -24,7 +24,7 @@ struct retry_policy {
     milliseconds retry_delay{100};
     syncguard::backoff backoff = backoff::exponential;
     syncguard::jitter jitter = jitter::equal;
-    /// No single delay is longer.
+    /// Upper bound of a single delay.
     milliseconds max_delay = milliseconds::max();
 };
 

@@ -1,4 +1,4 @@
-/// Opt-in telemetry: a decorator that tells of every operation. Without it, nothing is computed.
+/// Opt-in telemetry: a decorator that reports every operation. Without it, nothing is computed.
 #pragma once
 
 #include <syncguard/backend.hpp>
@@ -20,19 +20,19 @@ enum class event_type { acquire, release, extend, is_locked, lookup };
 /// "acquire", "release", "extend", "isLocked" or "lookup".
 [[nodiscard]] std::string_view to_string(event_type type) noexcept;
 
-/// One operation, after it ended.
+/// One completed operation.
 struct lock_event {
     event_type type{};
-    /// Whether it did what was asked; for `is_locked`: whether it is locked; for `lookup`: whether
-    /// there is a live lock. A system failure is false, without a reason.
+    /// Whether the operation succeeded; for `is_locked`: whether the key is locked; for `lookup`:
+    /// whether there is a live lock. After a system failure: false, without a reason.
     bool ok = false;
-    std::optional<std::string> key_hash;  ///< Where the operation names a key.
-    /// The operation names a lock id, or an acquisition created one, and `include_lock_id_hash`
-    /// permits it.
+    std::optional<std::string> key_hash;  ///< If the operation has a key.
+    /// If the operation has a lock id (an acquisition: only if it succeeded) and
+    /// `include_lock_id_hash` permits it.
     std::optional<std::string> lock_id_hash;
     std::optional<failure_reason> reason;
-    std::optional<std::string> key;      ///< Raw. Only where `include_raw` permits.
-    std::optional<std::string> lock_id;  ///< Raw. Only where `include_raw` permits.
+    std::optional<std::string> key;      ///< Raw. Only if `include_raw` permits it.
+    std::optional<std::string> lock_id;  ///< Raw. Only if `include_raw` permits it.
 };
 
 struct telemetry_options {
@@ -40,15 +40,16 @@ struct telemetry_options {
     /// without any effect on operations. Required.
     std::function<void(const lock_event&)> on_event;
 
-    /// Whether events carry the raw key and lock id: a constant, or a decision per event (which
-    /// sees the sanitised event). A predicate that throws means no.
+    /// Whether events carry the raw key and lock id: a constant, or a predicate that receives the
+    /// sanitised event. A predicate that throws means no.
     std::variant<bool, std::function<bool(const lock_event&)>> include_raw = false;
 
     /// Whether events carry `lock_id_hash`. Without it, events of one lock can still be related by
     /// `key_hash`. The hash of a lock id reveals most of the bits of the id; see SECURITY.md.
     bool include_lock_id_hash = true;
 
-    /// Events that may wait for a slow `on_event`. Further ones are dropped, and counted.
+    /// The maximum number of events that wait for `on_event`. Further events are dropped, and
+    /// counted.
     std::size_t queue_capacity = 4096;
 };
 
@@ -56,7 +57,7 @@ namespace detail {
 
 class telemetry_engine;
 
-/// Knows how a telemetry engine is doing; shared by all copies of a backend.
+/// Access to the counters and the queue of a telemetry engine; shared by all copies of a backend.
 class telemetry_monitor {
   public:
     explicit telemetry_monitor(std::shared_ptr<telemetry_engine> engine);
@@ -73,7 +74,7 @@ class telemetry_monitor {
 
 }  // namespace detail
 
-/// A backend with telemetry. Works wherever the plain backend works.
+/// A backend with telemetry. Usable like the backend without it.
 template <capability_set Capabilities>
 class observed_backend : public basic_backend<Capabilities> {
   public:
@@ -86,7 +87,7 @@ class observed_backend : public basic_backend<Capabilities> {
         return monitor_.dropped_events();
     }
 
-    /// Waits until every event so far was delivered; false if `timeout` passed first.
+    /// Waits until all previous events were delivered; false if `timeout` passed first.
     bool flush(milliseconds timeout) const { return monitor_.flush(timeout); }
 
   private:
@@ -94,7 +95,7 @@ class observed_backend : public basic_backend<Capabilities> {
 };
 
 /// Wraps a backend: same store, same locks, and an event for each operation. Calls that are refused
-/// for their arguments never reach the store and make no event. Throws `lock_error`
+/// for their arguments do not reach the store and cause no event. Throws `lock_error`
 /// (invalid_argument) if `on_event` is empty or `queue_capacity` is zero.
 ///
 /// When the last copy of the wrapped backend is destroyed, queued events are delivered first, for

@@ -1,4 +1,4 @@
-/// The clocks of a lock, and the one rule that says whether a lock is still alive.
+/// The clocks of locks and leases, and the liveness rule.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,17 @@ namespace syncguard {
 
 using std::chrono::milliseconds;
 
-/// A point in the time of the store, in milliseconds since 1970 (`expiresAtMs`, `acquiredAtMs`).
+/// A time by the store's clock, in milliseconds since 1970 (`expiresAtMs`, `acquiredAtMs`).
 using unix_time = std::chrono::sys_time<milliseconds>;
 
-/// Tells the time of an embedded store. An empty function means the host's clock.
+/// The clock of an embedded store. An empty function means the host's clock.
 using wall_clock = std::function<unix_time()>;
 
-/// Slack that every store grants to clocks. Not configurable: engines must agree on liveness.
+/// A lock is live for this time after its expiry, to allow for differences between clocks. Not
+/// configurable: engines must agree on liveness.
 inline constexpr milliseconds time_tolerance{1000};
 
-/// The one liveness predicate. Every engine decides by it, in every operation.
+/// The liveness predicate. All engines use it, in all operations.
 [[nodiscard]] constexpr bool is_live(unix_time expires_at, unix_time now) noexcept {
     return expires_at > now - time_tolerance;
 }
@@ -30,9 +31,9 @@ inline constexpr milliseconds time_tolerance{1000};
     return std::clamp(expires_at, now - most, now + most) + time_tolerance - now;
 }
 
-/// The clock by which a lease knows its own end. It never steps and, unlike
-/// `std::chrono::steady_clock`, it goes on while the machine is suspended: a laptop that slept
-/// through a TTL wakes up with a lease that says so.
+/// The clock of lease deadlines (CLOCK_BOOTTIME). It never steps and, unlike
+/// `std::chrono::steady_clock`, it goes on while the machine is suspended: after a suspension that
+/// is longer than the TTL, the lease is not valid.
 struct lease_clock {
     using duration = std::chrono::nanoseconds;
     using rep = duration::rep;

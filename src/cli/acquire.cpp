@@ -1,4 +1,5 @@
-/// `syncguard acquire KEY`: takes a lock and leaves it, for scripts that release it by its id.
+/// `syncguard acquire KEY`: acquires a lock and keeps it locked, for scripts that release it by its
+/// id.
 #include "cli/acquisition.hpp"
 #include "cli/command.hpp"
 #include "cli/common_options.hpp"
@@ -22,7 +23,8 @@ struct acquire_arguments {
 };
 
 int acquire(const acquire_arguments& arguments) {
-    // A reader that went away must be a failure to write, not the end: the lock goes back then.
+    // If the reader of the output has gone, the write must fail instead of ending this process, so
+    // that the lock is released.
     (void)::signal(SIGPIPE, SIG_IGN);
     const signal_queue signals;
     const auto locks = arguments.common.open();

@@ -20,7 +20,7 @@ lock_options retry_options(milliseconds ttl, wait_limit limit, std::stop_token s
             .timeout = once ? milliseconds::max() : limit.value_or(milliseconds::max()),
             .retry = {.max_retries = once ? 0 : retry_policy::unlimited_retries,
                       .retry_delay = milliseconds{50},
-                      // A person waits for this: a free lock should not stay unseen for long.
+                      // Short, because a user may be waiting for the command.
                       .max_delay = milliseconds{250}},
             .stop = std::move(stop)};
 }
@@ -35,8 +35,9 @@ held_lock retry(const any_backend& locks, std::string_view key, milliseconds ttl
                 failure.code() == error_code::network_timeout ||
                 (failure.code() == error_code::acquisition_timeout && failure.cause() != nullptr);
             if (!no_answer) throw;
-            // A file that others keep busy for a while is no reason to stop waiting for ever, and
-            // no proof that the lock is held. A server that does not answer may be none.
+            // A lock file that other processes keep busy for a while is no reason to end an
+            // unlimited wait, and no proof that the lock is held. A server that does not answer may
+            // not exist, so this ends the wait.
             if (limit || locks.capabilities().backend != "sqlite") {
                 throw lock_error(error_code::network_timeout, failure.what());
             }
@@ -63,7 +64,7 @@ held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds
                     wait_limit limit, const signal_queue& signals) {
     const wakeup finished;
     std::stop_source stop;
-    // Elsewhere, so that this thread notices signals whatever the store is doing.
+    // On another thread, so that this thread can react to signals while the store is slow.
     auto attempt = std::async(std::launch::async, [&] {
         const struct announcement {
             const wakeup& target;
@@ -79,10 +80,11 @@ held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds
         if (const auto signal = interrupting_signal(signals)) {
             stop.request_stop();
             try {
-                // If the lock came at the same moment, it goes back here.
+                // If the lock was acquired at the same time, the lease's destructor releases it
+                // here.
                 (void)attempt.get();
             } catch (const lock_error&) {
-                // The signal says it all.
+                // The signal is reported, not this failure.
             }
             throw interrupted{*signal};
         }

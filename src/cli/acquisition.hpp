@@ -1,4 +1,4 @@
-/// Taking a lock for the command line: one attempt or many, and signals that end the waiting.
+/// Acquires a lock for the command line: one attempt or many, and signals end the waiting.
 #pragma once
 
 #include "cli/signal_queue.hpp"
@@ -12,7 +12,7 @@ namespace syncguard::cli {
 
 using held_lock = lease<any_capabilities>;
 
-/// How long to wait for a lock. Zero: a single attempt. Nothing: for ever.
+/// How long to wait for a lock. Zero: a single attempt. Nullopt: for ever.
 using wait_limit = std::optional<milliseconds>;
 
 /// A signal ended the waiting; nothing is locked.
@@ -20,11 +20,11 @@ struct interrupted {
     int signal;
 };
 
-/// Throws `interrupted` if a signal is waiting.
+/// Throws `interrupted` if a signal is pending.
 void throw_if_interrupted(const signal_queue& signals);
 
-/// Throws `lock_error` (`acquisition_timeout` if another client holds the lock to the end) and
-/// `interrupted`. Signals that this process was made to ignore do not interrupt.
+/// Throws `lock_error` (`acquisition_timeout` if another client still holds the lock at the end)
+/// and `interrupted`. Signals that this process ignores by inheritance (`nohup`) do not interrupt.
 [[nodiscard]] held_lock take_lock(const any_backend& locks, std::string_view key, milliseconds ttl,
                                   wait_limit limit, const signal_queue& signals);
 

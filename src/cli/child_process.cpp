@@ -33,7 +33,7 @@ std::vector<std::string> merge_with_inherited(const environment& variables) {
     return merged;
 }
 
-/// The array that exec wants. It refers to `texts`.
+/// The null-terminated array for exec. It refers to `texts`.
 std::vector<char*> null_terminated(std::vector<std::string>& texts) {
     std::vector<char*> pointers;
     pointers.reserve(texts.size() + 1);
@@ -57,7 +57,7 @@ pipe_ends make_pipe() {
     return {.read_end = {ends[0], "pipe"}, .write_end = {ends[1], "pipe"}};
 }
 
-/// The files that may be the program of this name, in the order of PATH.
+/// The paths at which exec looks for a program of this name, in the order of PATH.
 std::vector<std::string> candidates_for(const std::string& name) {
     if (name.empty() || name.find('/') != std::string::npos) return {name};
     const char* const variable = std::getenv("PATH");
@@ -72,7 +72,7 @@ std::vector<std::string> candidates_for(const std::string& name) {
     }
 }
 
-/// All that the child needs, made before the fork.
+/// The data that the child needs, prepared before the fork.
 struct program_start {
     std::vector<char*> files;            ///< Candidates, ended by null.
     std::vector<char*> arguments;        ///< Ended by null.
@@ -80,8 +80,8 @@ struct program_start {
     std::vector<char*> variables;        ///< Ended by null.
 };
 
-/// As execvpe(3), but each file is executed only before the deadline: looking up the first
-/// candidates on a slow file system may take until after it. Returns the errno, or
+/// Like execvpe(3), but each file is executed only before the deadline: on a slow file system, the
+/// lookup of the first candidates may take longer than that. Returns the errno, or
 /// `deadline_passed`. Async-signal-safe.
 int exec_first_candidate(program_start& program, const shared_deadline& deadline) noexcept {
     int failure = ENOENT;
@@ -114,7 +114,7 @@ int exec_first_candidate(program_start& program, const shared_deadline& deadline
     ::_exit(exit_code::of_exec_failure(failure));
 }
 
-/// Nothing if the pipe was closed by a successful exec. Does not wait once the child has ended.
+/// Nullopt if the pipe was closed by a successful exec. Does not block after the end of the child.
 std::optional<int> read_start_failure(int pipe_end) {
     int failure = 0;
     ssize_t got = 0;
@@ -142,8 +142,8 @@ child_process::child_process(const std::vector<std::string>& command, const envi
     auto report = make_pipe();
     const pid_t parent = ::getpid();
 
-    // Without fork handlers: the child only executes the command, and a handler might wait for a
-    // renewal that is under way.
+    // `_Fork` runs no fork handlers: the child only executes the command, and a handler might wait
+    // for a renewal in flight.
     pid_ = ::_Fork();  // NOLINT(cppcoreguidelines-prefer-member-initializer): all is ready by now
     if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (pid_ == 0) {
@@ -161,7 +161,8 @@ child_process::~child_process() {
 
 std::optional<refused_signal> child_process::forward(const arrived_signal& signal) noexcept {
     if (signal.from_kernel && ::getpgid(pid_) == ::getpgrp()) {
-        // One exception: when the line is cut, only the leader of the session is told.
+        // Exception: when the terminal disconnects, the kernel sends SIGHUP only to the session
+        // leader.
         const bool leader_only = signal.number == SIGHUP && ::getsid(0) == ::getpid();
         if (!leader_only) return std::nullopt;
     }
@@ -170,7 +171,7 @@ std::optional<refused_signal> child_process::forward(const arrived_signal& signa
 }
 
 void child_process::terminate() noexcept {
-    // Not earlier: a daemon that the command leaves behind on purpose belongs to init.
+    // Not earlier: a daemon that the command starts on purpose should be adopted by init.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ending_signal_ = SIGTERM;
     signal_command(SIGTERM);
@@ -193,7 +194,7 @@ bool child_process::reap() {
             start_failure_ = read_start_failure(start_report_->get());
             if (ending_signal_ == 0) return true;
         }
-        // Whatever ended may have left children of its own, which are ours now.
+        // The ended process may have left children, which this process has adopted.
         signal_leftovers(ending_signal_);
     }
 }
@@ -214,7 +215,7 @@ void child_process::signal_leftovers(int signal) noexcept {
             if (each != pid_) send(each, signal);
         }
     } catch (const std::exception&) {
-        // Without memory or /proc, the command itself still gets its signals.
+        // Without enough memory or /proc, only the command gets the signal.
     }
 }
 

@@ -1,4 +1,4 @@
-/// The subcommands, as the main program sees them. Each is in a file of its own.
+/// The interface between the main program and the subcommands. Each subcommand has its own file.
 #pragma once
 
 #include "cli/output.hpp"
@@ -13,11 +13,11 @@ class App;
 
 namespace syncguard::cli {
 
-/// What the command line asks for. Filled in while it is parsed, called afterwards.
+/// The chosen subcommand. The parser's callbacks fill it in; the main program then calls `perform`.
 struct command {
-    /// Does it and returns the exit code. May throw `lock_error` and `interrupted`.
+    /// Executes the subcommand and returns the exit code. May throw `lock_error` and `interrupted`.
     std::function<int()> perform;
-    /// What to say before the reason if it fails: "cannot acquire 'KEY'".
+    /// The beginning of the message for a failure: "cannot acquire 'KEY'".
     std::string attempt;
     format output = format::human;
 };
@@ -26,7 +26,7 @@ void add_acquire(CLI::App& program, command& chosen);
 void add_extend(CLI::App& program, command& chosen);
 void add_lookup(CLI::App& program, command& chosen);
 void add_release(CLI::App& program, command& chosen);
-/// `command_line` is what followed `--`: it is not the parser's business.
+/// `command_line`: the arguments after `--`, which are not parsed.
 void add_run(CLI::App& program, command& chosen, std::vector<std::string> command_line);
 void add_setup(CLI::App& program, command& chosen);
 void add_status(CLI::App& program, command& chosen);

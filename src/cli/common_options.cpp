@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* backend_variable = "SYNCGUARD_BACKEND";
 
-/// Reads an option's value with one of the functions of duration.hpp.
+/// Makes a parser callback of a function of duration.hpp.
 template <class Read>
 auto reader(milliseconds (*parse)(std::string_view), Read assign) {
     return [parse, assign](const std::string& text) {
@@ -48,7 +48,8 @@ double read_clock_drift(const std::string& text) {
 }  // namespace
 
 any_backend common_options::open() const {
-    // Set but empty is a mistake in a deployment: each host would silently get a store of its own.
+    // An empty variable is probably a mistake in a deployment: without this check, each host would
+    // silently use its own store.
     if (!backend && std::getenv(backend_variable) != nullptr) {
         throw lock_error(
             error_code::invalid_argument,

@@ -1,4 +1,4 @@
-/// The options that several subcommands share, each spelled once.
+/// The options that several subcommands share.
 #pragma once
 
 #include "cli/acquisition.hpp"
@@ -15,9 +15,9 @@ class App;
 
 namespace syncguard::cli {
 
-/// Where the locks are, and how to answer.
+/// The backend and the output format.
 struct common_options {
-    std::optional<std::string> backend;  ///< None: the default store.
+    std::optional<std::string> backend;  ///< Nullopt: the default store.
     /// `backend_options::clock_drift`.
     double clock_drift = backend_options{}.clock_drift;
     bool json = false;
@@ -31,12 +31,12 @@ struct common_options {
 
 void add_common_options(CLI::App& subcommand, common_options& options);
 void add_ttl_option(CLI::App& subcommand, milliseconds& ttl);
-/// `--no-wait` and `--wait`; neither leaves `limit` as it is.
+/// `--no-wait` and `--wait`. Without them, `limit` keeps its value.
 void add_wait_options(CLI::App& subcommand, wait_limit& limit);
 void add_key_argument(CLI::App& subcommand, std::string& key);
 void add_lock_id_argument(CLI::App& subcommand, std::string& id);
 
-/// The message for a user who could not get a lock.
+/// The message if another client holds the lock.
 [[nodiscard]] std::string describe_conflict(std::string_view key, wait_limit limit);
 
 }  // namespace syncguard::cli

@@ -14,7 +14,7 @@ struct unit {
     milliseconds length;
 };
 
-/// From the longest to the shortest, as `to_text` wants them.
+/// From the longest to the shortest, as `to_text` requires.
 constexpr std::array units{
     unit{"h", std::chrono::hours{1}},
     unit{"m", std::chrono::minutes{1}},
@@ -62,7 +62,7 @@ milliseconds parse_seconds(std::string_view text) {
         throw bad_duration(in_quotes(text) +
                            " is no number of seconds: write it without a unit, such as 5 or 0.25");
     }
-    // Beyond this a double of milliseconds no longer fits; nobody waits for a thousand years.
+    // A thousand years: far below the limit of `milliseconds`.
     constexpr double longest = 1000.0 * 365 * 24 * 3600;
     if (seconds > longest) throw bad_duration(in_quotes(text) + " seconds are too long to wait");
     return milliseconds(static_cast<milliseconds::rep>(std::ceil(seconds * 1000)));

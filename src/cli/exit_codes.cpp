@@ -29,7 +29,7 @@ int of_exec_failure(int error) noexcept {
 
 namespace {
 
-/// What `run` and all other subcommands share.
+/// The exit codes of all subcommands.
 std::string common_codes(const std::string& conflict_remark) {
     return "  64     wrong usage, or an argument that is not acceptable\n"
            "  69     the backend cannot be reached\n"

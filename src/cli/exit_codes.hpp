@@ -1,5 +1,4 @@
-/// What the exit codes of the command mean. Pure. The numbers of failures are those of sysexits.h
-/// where it has one.
+/// The exit codes of the command. Pure. Failures have the numbers of sysexits.h if it has one.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -9,7 +8,7 @@
 namespace syncguard::cli::exit_code {
 
 inline constexpr int success = 0;
-/// `status` of a free lock; `release`, `extend` and `lookup` of one that is not held.
+/// `status`: the lock is free; `release`, `extend` and `lookup`: the lock is not held.
 inline constexpr int not_held = 1;
 inline constexpr int usage = 64;
 inline constexpr int unavailable = 69;
@@ -17,18 +16,18 @@ inline constexpr int internal = 70;
 /// Another client holds the lock.
 inline constexpr int conflict = 75;
 inline constexpr int authentication = 77;
-/// The lock went away while the command ran.
+/// The lock was lost while the command ran.
 inline constexpr int lost = 79;
 inline constexpr int cannot_run = 126;
 inline constexpr int not_found = 127;
 
-/// How shells tell that a signal ended something.
+/// The exit code by which shells report a process that a signal ended.
 [[nodiscard]] constexpr int of_signal(int signal) noexcept {
     return 128 + signal;
 }
 
-/// The exit code of a failure. `aborted` is not in here: only a signal aborts, and `of_signal`
-/// knows which.
+/// The exit code of a failure. Not for `aborted`: only signals abort, and `of_signal` gives their
+/// codes.
 [[nodiscard]] int of_error(error_code code) noexcept;
 
 /// The exit code of a command that could not be executed, by its `errno`.

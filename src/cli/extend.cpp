@@ -1,4 +1,4 @@
-/// `syncguard extend LOCK_ID`: lets a lock live on.
+/// `syncguard extend LOCK_ID`: extends a lock.
 #include "cli/command.hpp"
 #include "cli/common_options.hpp"
 #include "cli/exit_codes.hpp"

@@ -1,4 +1,4 @@
-/// `syncguard lookup`: what is known of a lock.
+/// `syncguard lookup`: shows the data of a lock.
 #include "cli/command.hpp"
 #include "cli/common_options.hpp"
 #include "cli/exit_codes.hpp"
@@ -20,7 +20,8 @@ struct lookup_arguments {
     std::optional<std::string> lock_id;
     bool raw = false;
 
-    /// Without the lock id: messages may be logged, and the id is the right to release the lock.
+    /// Without the lock id: messages may be logged, and any client that knows the id can release
+    /// the lock.
     [[nodiscard]] std::string target() const { return key ? in_quotes(*key) : "the given lock id"; }
 };
 

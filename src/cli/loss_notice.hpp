@@ -1,4 +1,4 @@
-/// Brings the loss of a lock from the library's thread to an event loop.
+/// Passes the loss of a lock from the library's thread to an event loop.
 #pragma once
 
 #include "util/wakeup.hpp"
@@ -11,13 +11,13 @@ namespace syncguard::cli {
 
 class loss_notice {
   public:
-    /// Readable once the lock is lost.
+    /// Readable after a loss, until `clear`.
     [[nodiscard]] int fd() const noexcept { return arrived_.fd(); }
 
-    /// Whether the store said that the lock is not held.
+    /// Whether the store answered that the lock is not held.
     [[nodiscard]] bool says_gone() const noexcept { return gone_; }
 
-    /// Whether the lease ended by its own clock.
+    /// Whether the lease's deadline has passed.
     [[nodiscard]] bool says_expired() const noexcept { return expired_; }
 
     void post(loss_reason reason) noexcept {
@@ -25,7 +25,7 @@ class loss_notice {
         arrived_.notify();
     }
 
-    /// So that the loop can sleep again.
+    /// Makes `fd` unreadable, so that the loop can sleep again.
     void clear() const noexcept { arrived_.clear(); }
 
   private:

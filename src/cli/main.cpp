@@ -1,5 +1,5 @@
-/// The command `syncguard`: reads the command line, has it done, and turns failures into messages
-/// and exit codes.
+/// The command `syncguard`: parses the command line, executes the subcommand, and turns failures
+/// into messages and exit codes.
 #include "cli/acquisition.hpp"
 #include "cli/command.hpp"
 #include "cli/exit_codes.hpp"
@@ -20,10 +20,10 @@ namespace {
 
 struct split_command_line {
     std::vector<std::string> own;
-    std::vector<std::string> command;  ///< What `run` shall run.
+    std::vector<std::string> command;  ///< The command line for `run`.
 };
 
-/// Takes the part after `--` away from the parser, which would interpret some of it.
+/// Separates the part after `--`, because the parser would interpret some of it.
 split_command_line split(std::span<char*> arguments) {
     split_command_line parts{.own = {arguments.begin(), arguments.end()}, .command = {}};
     if (parts.own.empty() || parts.own.front() != "run") return parts;
@@ -34,7 +34,8 @@ split_command_line split(std::span<char*> arguments) {
     return parts;
 }
 
-/// One lock id in 64 begins with a dash. No option looks like one, so scripts need not care.
+/// One lock id in 64 begins with a dash. Moves such an id behind `--`, so that the parser does not
+/// take it for an option. No option has the form of a lock id.
 void protect_lock_id(std::vector<std::string>& arguments) {
     if (arguments.empty() || (arguments[0] != "release" && arguments[0] != "extend")) return;
     const auto id = std::find_if(arguments.begin(), arguments.end(), [](const auto& argument) {
@@ -49,7 +50,7 @@ void protect_lock_id(std::vector<std::string>& arguments) {
 }
 
 /// Messages must not repeat a misplaced backend URL, which may contain a password, or a misplaced
-/// lock id, which is the right to release a lock.
+/// lock id, with which any client can release the lock.
 std::string without_secrets(std::string text) {
     for (auto at = text.find("://"); at != std::string::npos; at = text.find("://", at + 3)) {
         const auto end = std::min(text.find_first_of(" \n", at), text.size());
@@ -68,7 +69,7 @@ std::string without_secrets(std::string text) {
     return text;
 }
 
-/// The parser would only say that a subcommand is missing.
+/// The parser would only report that a subcommand is missing.
 void refuse_unknown_subcommand(const CLI::App& program, const std::string& name) {
     const auto matching = program.get_subcommands(
         [&](const CLI::App* subcommand) { return subcommand->get_name() == name; });
@@ -131,11 +132,11 @@ int start(std::span<char*> arguments) {
         std::cout << program.help();
         return exit_code::usage;
     }
-    // The parser may fail before it reads this option.
+    // Searched here, because the parser may fail before it reads this option.
     const bool json = std::find(own.begin(), own.end(), "--json") != own.end();
     try {
         refuse_unknown_subcommand(program, own.front());
-        std::reverse(own.begin(), own.end());  // The parser's own convention.
+        std::reverse(own.begin(), own.end());  // CLI11 expects the arguments in reverse order
         program.parse(std::move(own));
     } catch (const CLI::ParseError& problem) {
         return report_bad_usage(program, problem, json ? format::json : format::human);

@@ -16,7 +16,7 @@ namespace {
 namespace json = boost::json;
 
 void print_line(std::string_view text) {
-    // A script that waits for a lock id must know whether it arrived.
+    // Checked, because a script that reads a lock id must know whether the output is complete.
     if (!(std::cout << text << '\n' << std::flush)) throw output_failed();
 }
 
@@ -122,7 +122,8 @@ void print_error(format output, error_code code, std::string_view message) {
     }
     const json::object object{{"ok", false},
                               {"error", {{"code", to_string(code)}, {"message", message}}}};
-    // An error about the standard output has nowhere else to go, and no exit code but its own.
+    // Not checked: a failure to write this error cannot be reported, and the exit code stays that
+    // of the error.
     std::cout << json::serialize(object) << std::endl;
 }
 

@@ -1,4 +1,4 @@
-/// `syncguard release LOCK_ID`: frees a lock.
+/// `syncguard release LOCK_ID`: releases a lock.
 #include "cli/command.hpp"
 #include "cli/common_options.hpp"
 #include "cli/exit_codes.hpp"

@@ -29,7 +29,7 @@ struct run_arguments {
     std::vector<std::string> command_line;
 };
 
-/// The parser knows nothing of the command after `--`, but people must.
+/// Shows the command after `--` in the usage line; the parser does not know about it.
 class run_help : public CLI::Formatter {
   public:
     std::string make_usage(const CLI::App*, std::string) const override {
@@ -51,8 +51,8 @@ int report_loss(const run_arguments& arguments, const std::string& cause) {
     return exit_code::lost;
 }
 
-/// False if the lock was gone. A server that is away for a moment is worth further attempts: until
-/// the release or the end of the lock no other client can follow.
+/// False if the lock was gone. Retries for five seconds if the server cannot be reached: until the
+/// release or the end of the lock no other client can acquire it.
 bool release(held_lock& lock, const std::string& key) {
     constexpr auto retry_time = std::chrono::seconds{5};
     constexpr auto pause = std::chrono::milliseconds{100};
@@ -74,7 +74,7 @@ bool release(held_lock& lock, const std::string& key) {
 }
 
 int run_with(held_lock lock, const run_arguments& arguments, const signal_queue& signals) {
-    // What came before there was a command to hand it to is meant for this one.
+    // A signal that came before the command was started ends this process.
     throw_if_interrupted(signals);
     if (!lock.valid()) {
         throw lock_error(error_code::network_timeout,
@@ -85,7 +85,7 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_queue&
                         supervision.deadline());
 
     if (auto loss = supervision.watch(child)) {
-        // The store may still have the lock: one quick attempt to release it.
+        // The store may still have the lock, so there is one short attempt to release it.
         try {
             (void)lock.release({.timeout = std::chrono::seconds{1}});
         } catch (const lock_error&) {
@@ -107,8 +107,8 @@ int run_with(held_lock lock, const run_arguments& arguments, const signal_queue&
                                               "), it was already released or expired");
         }
     } catch (const lock_error& failure) {
-        // The command was protected to its end; that no other client can follow soon is not its
-        // failure.
+        // Only a warning: the command held the lock to its end, although the lock now stays until
+        // it expires.
         print_warning("cannot release " + in_quotes(arguments.key) +
                       ", it will expire by itself at " + to_iso_text(lock.expires_at()) + ": " +
                       failure.what());

@@ -1,4 +1,4 @@
-/// `syncguard setup`: makes what a store needs before its first lock.
+/// `syncguard setup`: prepares a store for locks.
 #include "cli/command.hpp"
 #include "cli/common_options.hpp"
 #include "cli/exit_codes.hpp"
@@ -36,7 +36,7 @@ int setup_postgres(const setup_arguments& arguments) {
 #endif
 
 int setup(const setup_arguments& arguments) {
-    // Refuses what is no backend at all, or not of this build.
+    // Throws if the URL is no backend, or its engine is not in this build.
     const auto backend = arguments.common.open();
 #ifdef SYNCGUARD_WITH_POSTGRES
     if (backend.capabilities().backend == postgres::capabilities::backend) {

@@ -1,4 +1,4 @@
-/// The end of a lease in memory that a process shares with its forked child.
+/// The deadline of a lease, in memory that a process shares with its forked child.
 #pragma once
 
 #include <syncguard/time.hpp>

@@ -30,7 +30,7 @@ signal_queue::signal_queue() : signal_fd_(open_signal_fd()) {
         if (action.sa_handler == SIG_IGN) sigaddset(&inherited_as_ignored_, signal);
     }
 
-    // Where SIGCHLD is ignored, the kernel throws the exit codes of children away.
+    // If SIGCHLD is ignored, the kernel discards the exit codes of children.
     struct sigaction by_default {};
     by_default.sa_handler = SIG_DFL;
     ::sigaction(SIGCHLD, &by_default, &inherited_on_child_);
@@ -52,7 +52,7 @@ bool signal_queue::inherited_as_ignored(int signal) const noexcept {
 }
 
 void signal_queue::restore_inherited() const noexcept {
-    // The dispositions of all others were never changed.
+    // The dispositions of other signals were never changed.
     ::sigaction(SIGCHLD, &inherited_on_child_, nullptr);
     ::pthread_sigmask(SIG_SETMASK, &inherited_mask_, nullptr);
 }

@@ -1,4 +1,5 @@
-/// Signals as events: they wait in a file descriptor instead of interrupting something.
+/// `signal_queue`: receives signals through a file descriptor (signalfd) instead of signal
+/// handlers.
 #pragma once
 
 #include "util/file_descriptor.hpp"
@@ -9,20 +10,20 @@
 
 namespace syncguard::cli {
 
-/// What ends the waiting for a lock, and what `run` hands on to its command.
+/// The signals that end the waiting for a lock, and that `run` forwards to its command.
 inline constexpr std::array passed_on_signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 struct arrived_signal {
     int number;
-    /// The kernel made it (a terminal's Ctrl-C, a hangup), not some process.
+    /// The kernel sent it (a terminal's Ctrl-C, a hangup), not a process.
     bool from_kernel;
 };
 
-/// Collects `passed_on_signals` and SIGCHLD from its construction to the end of the process: make
-/// it before any thread, since threads inherit who blocks what.
+/// Collects `passed_on_signals` and SIGCHLD from its construction to the end of the process. Create
+/// it before any thread, because threads inherit the signal mask.
 ///
-/// Its end does not unblock anything: a signal that comes while the program already ends must not
-/// replace the exit code.
+/// The destructor does not unblock signals: a signal that arrives while the program ends must not
+/// change the exit code.
 class signal_queue {
   public:
     /// Throws `std::system_error`.
@@ -30,17 +31,17 @@ class signal_queue {
     signal_queue(const signal_queue&) = delete;
     signal_queue& operator=(const signal_queue&) = delete;
 
-    /// Readable while a signal waits.
+    /// Readable while a signal is pending.
     [[nodiscard]] int fd() const noexcept { return signal_fd_.get(); }
 
     /// The next signal, if any. Never blocks.
     [[nodiscard]] std::optional<arrived_signal> take() const;
 
-    /// Whether our parent had us ignore this signal, as `nohup` does.
+    /// Whether this process has inherited that it ignores this signal, for instance from `nohup`.
     [[nodiscard]] bool inherited_as_ignored(int signal) const noexcept;
 
-    /// Brings mask and dispositions back to what this process inherited. For a forked child before
-    /// it executes something; async-signal-safe.
+    /// Restores the inherited signal mask and dispositions. For a forked child before exec;
+    /// async-signal-safe.
     void restore_inherited() const noexcept;
 
   private:

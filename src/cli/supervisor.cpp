@@ -45,7 +45,7 @@ supervisor::supervisor(held_lock& lock, milliseconds ttl, const signal_queue& si
     : lock_(lock),
       ttl_(ttl),
       signals_(signals),
-      // The clock of leases: a machine that wakes from suspension notices at once.
+      // The clock of leases, so that the timer expires at once after a suspension.
       timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create"),
       shared_deadline_(deadline_) {
     lock_.on_lost([notice = notice_](const loss& lost) { notice->post(lost.reason); });
@@ -73,7 +73,7 @@ std::optional<std::string> supervisor::watch(child_process& child) {
 
 lease_clock::time_point supervisor::next_wakeup() const noexcept {
     if (loss_) return killed_ ? lease_clock::time_point::max() : kill_at_;
-    // Normally a renewal has moved the deadline by then, and the loop sleeps again.
+    // Usually a renewal has moved the deadline before this time, and the loop sleeps again.
     return schedule_termination(deadline_, ttl_).terminate_at;
 }
 

@@ -17,14 +17,15 @@ namespace syncguard::cli {
 /// Single-threaded; the library renews the lock in its own thread.
 class supervisor {
   public:
-    /// Renews the lock from now on. The arguments must outlive the supervisor.
+    /// Starts the renewal of the lock. The arguments must outlive the supervisor.
     supervisor(held_lock& lock, milliseconds ttl, const signal_queue& signals);
 
-    /// The end of the lease, kept up to date by `watch`. The command must not be executed after it.
+    /// The lease's deadline, which `watch` keeps up to date. The command must not be executed after
+    /// it.
     [[nodiscard]] const shared_deadline& deadline() const noexcept { return shared_deadline_; }
 
     /// Returns when the command has ended, however long that takes; until then the lock is renewed
-    /// if possible. Nothing if the lock was held all the time; else the reason for its loss.
+    /// if possible. Nullopt if the lock was held all the time, else the reason for its loss.
     [[nodiscard]] std::optional<std::string> watch(child_process& child);
 
   private:

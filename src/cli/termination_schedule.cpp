@@ -8,9 +8,9 @@ namespace {
 
 using std::chrono::seconds;
 
-/// A command with a long TTL needs no more than this to clean up, ...
+/// The maximum time between SIGTERM and the deadline: more is not needed to clean up.
 constexpr milliseconds longest_warning = seconds{10};
-/// ... and a kill takes effect well within this.
+/// The maximum time between SIGKILL and the deadline: SIGKILL takes effect much faster.
 constexpr milliseconds longest_kill_lead = seconds{1};
 constexpr milliseconds longest_grace_after_loss = seconds{2};
 

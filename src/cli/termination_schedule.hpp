@@ -1,24 +1,24 @@
-/// When `run` gives its lock up for lost, and ends its command. Pure: times come in, times go out.
+/// When `run` ends its command because its lock is not renewed or is lost. Pure: no clock, no I/O.
 #pragma once
 
 #include <syncguard/time.hpp>
 
 namespace syncguard::cli {
 
-/// What a lease's end means for the command that runs under it.
+/// The times at which the command is ended before the lease's deadline.
 struct termination_schedule {
-    /// Without a renewal until now, the command must begin to end.
+    /// SIGTERM, if there was no renewal by this time.
     lease_clock::time_point terminate_at;
-    /// And now it must be gone: no other client can have the lock before the lease's end.
+    /// SIGKILL: early enough that the command ends before another client can acquire the lock.
     lease_clock::time_point kill_at;
 };
 
-/// `deadline` is the end of a lease that was granted or extended `ttl` earlier.
+/// `deadline` is the deadline of a lease that was granted or extended `ttl` earlier.
 [[nodiscard]] termination_schedule schedule_termination(lease_clock::time_point deadline,
                                                         milliseconds ttl) noexcept;
 
-/// When to kill a command whose lock turned out to be gone at `now`: another client may hold it
-/// already, so the command has only a moment to end by itself.
+/// When to kill a command whose lock was found to be gone at `now`: another client may hold it
+/// already, so the command has only a short time to end by itself.
 [[nodiscard]] lease_clock::time_point kill_time_after_loss(lease_clock::time_point now,
                                                            lease_clock::time_point deadline,
                                                            milliseconds ttl) noexcept;

@@ -84,7 +84,7 @@ constexpr opener open_postgres = nullptr;
 
 struct engine_entry {
     std::string_view scheme;
-    opener open;  ///< Null where the engine was left out of the build.
+    opener open;  ///< Null if this build does not have the engine.
 };
 
 constexpr std::array engines{

@@ -18,8 +18,8 @@
 
 namespace syncguard::detail {
 
-/// One checked operation on its way to the engine and back. It stays where it was made: the request
-/// refers to the key.
+/// One checked operation: the request, and what is needed to convert its answer. Neither copied nor
+/// moved, because the request refers to the key.
 struct prepared_call {
     prepared_call() = default;
     prepared_call(const prepared_call&) = delete;
@@ -49,7 +49,7 @@ call_limits checked_limits(milliseconds timeout, const backend_options& defaults
             .stop = std::move(stop)};
 }
 
-/// Tells the operator if `granted` is beyond `fence::warn_counter`. Names the key by its hash.
+/// Warns the operator if `granted` is beyond `fence::warn_counter`. Names the key by its hash.
 void warn_if_fence_runs_out(const fence& granted, std::string_view key,
                             const warning_handler& on_warning) noexcept {
     static const fence warn_after = fence::from_counter(fence::warn_counter);
@@ -59,11 +59,11 @@ void warn_if_fence_runs_out(const fence& granted, std::string_view key,
                                    " is at " + granted.to_string() + "; acquisitions fail beyond " +
                                    fence::from_counter(fence::max_counter).to_string() +
                                    ". Plan to move to a new key or key prefix");
-    } catch (...) {  // no memory for the text
+    } catch (...) {  // not enough memory for the text
     }
 }
 
-// Preparation: check everything, then say what to ask the engine.
+// Preparation: checks the arguments and makes the request.
 
 void prepare_acquire(prepared_call& call, std::string_view key, const acquire_options& options,
                      const backend_options& defaults, std::stop_token stop,
@@ -72,7 +72,7 @@ void prepare_acquire(prepared_call& call, std::string_view key, const acquire_op
     call.ttl = checked_ttl(options.ttl);
     call.limits = checked_limits(options.timeout, defaults, std::move(stop));
     call.req = acquire_request{call.key, lock_id::generate(), call.ttl, wait_until};
-    // The lease must not outlive the lock, so its time starts before the store hears of it.
+    // The lease must not outlive the lock, so its TTL counts from before the request is sent.
     call.sent_at = lease_clock::now();
 }
 
@@ -104,7 +104,7 @@ void prepare_id_lookup(prepared_call& call, std::string_view id, const call_opti
     call.limits = checked_limits(options.timeout, defaults, std::move(stop));
 }
 
-// Conversion: what the engine's answer means to the caller.
+// Conversion: makes the result of an engine's answer.
 
 release_result to_release_result(const outcome& answer) {
     return {.ok = answer.ok};
@@ -124,7 +124,7 @@ error_context context_of(const prepared_call& call) {
     return context;
 }
 
-/// Engines do not know what they were asked about as well as the caller does: adds key and lock id.
+/// Adds the key and the lock id, which engines do not always know.
 [[noreturn]] void rethrow_with_context(const prepared_call& call) {
     try {
         throw;
@@ -182,7 +182,8 @@ backend_core::~backend_core() {
         backing_engine_.reset();
         return;
     }
-    // Closing what is shared with the parent process would disturb it: the copy stays as it is.
+    // The engine is never destroyed in this child process: closing its connections and files would
+    // disturb the parent, which shares them.
     (void)waiters_.release();
     (void)new std::shared_ptr<engine>(std::move(backing_engine_));
 }
@@ -206,12 +207,13 @@ backend_core::lease_pointer backend_core::to_acquire_result(prepared_call& call,
                                                      .sent_at = began},
                                                mode);
     } catch (...) {
-        // No lease will ever own this grant: the key must not stay locked.
+        // No lease owns this grant, so release the lock here.
         release_in_background(req.id, call.key);
         throw;
     }
     if (granted->valid()) return granted;
-    // The caller has not begun to work, and must not: another client may hold the lock by now.
+    // The deadline has passed before the caller began its work: another client may hold the lock by
+    // now.
     granted->dispose_without_waiting();
     throw grant_expired(error_code::network_timeout,
                         "the lock was granted, but the answer came when its time was over; it is "
@@ -233,7 +235,7 @@ void backend_core::release_in_background(const lock_id& id, std::string_view key
         });
 }
 
-/// Calls the handler on a thread of its own: the calling thread may be inside any caller's call.
+/// Calls the handler on a handler thread: the calling thread may be inside any caller's call.
 void backend_core::report_later(std::exception_ptr failure, const lock_id& id,
                                 std::shared_ptr<const std::string> key) const noexcept {
     try {
@@ -244,11 +246,11 @@ void backend_core::report_later(std::exception_ptr failure, const lock_id& id,
                 handler, failure,
                 {.key = *key, .lock_id = id.str(), .source = release_source::disposal});
         });
-    } catch (...) {  // no memory to report with
+    } catch (...) {  // not enough memory for the report
     }
 }
 
-/// Engines of this library cannot fail here; those of others can.
+/// Engines of this library always pass this check; engines of other authors may not.
 void backend_core::check_grant(const outcome& answer) const {
     if (!needs_fences_) return;
     static const fence greatest = fence::from_counter(fence::max_counter);
@@ -258,8 +260,8 @@ void backend_core::check_grant(const outcome& answer) const {
                                                ", which is out of range; the lock is released");
 }
 
-/// In a child process that ran no fork handlers the engine's connections, threads and mutexes are
-/// still those of the parent.
+/// In a child process that ran no fork handlers the engine still has the connections, threads and
+/// mutexes of the parent.
 void backend_core::check_process() const {
     if (fork_guard::covers(process_)) return;
     throw lock_error(error_code::internal,
@@ -364,8 +366,8 @@ void backend_core::async_execute(Prepare prepare, Convert convert,
                 failure = std::current_exception();
             }
             if (failure) failure = with_context(*call, std::move(failure));
-            // Reset before the call: the handler may be about to end the process, and must not
-            // leave the end of the store to this thread.
+            // Reset before the call: the handler may end the process, and this thread must not
+            // destroy the engine during that.
             self.reset();
             handler(std::move(failure), std::move(result));
         };

@@ -47,7 +47,7 @@ backend_url::backend_url(std::string_view text) : text_(text) {
     const auto colon = text.find(':');
     const std::string_view scheme = text.substr(0, colon);
     if (colon == std::string_view::npos || !is_scheme(scheme)) {
-        // The text is not repeated: it may hold a password.
+        // The message does not repeat the text, which may contain a password.
         throw lock_error(error_code::invalid_argument,
                          "a backend URL begins with a scheme and a colon, such as 'sqlite:' or "
                          "'sqlite:/path/to/locks.db'");
@@ -62,7 +62,8 @@ backend_url::backend_url(std::string_view text) : text_(text) {
     if (question == std::string_view::npos) return;
     rest.remove_prefix(question + 1);
     if (body_.starts_with("//") && rest.find('@') != std::string_view::npos) {
-        // Most likely the '?' is part of a password, and what follows is, too: it is not repeated.
+        // Probably the '?' and the text after it are part of a password, so the message does not
+        // repeat them.
         throw lock_error(error_code::invalid_argument,
                          "in a backend URL a '?' in a user name or password is written '%3F', and "
                          "an '@' in an option '%40'");
@@ -74,7 +75,8 @@ backend_url::backend_url(std::string_view text) : text_(text) {
         const auto equals = option.find('=');
         const std::string name = percent_decoded(option.substr(0, equals));
         if (equals == std::string_view::npos || name.empty()) {
-            // The text is not repeated: it may be the rest of a password with an '&' in it.
+            // The message does not repeat the text: it may be the rest of a password with an '&' in
+            // it.
             throw lock_error(error_code::invalid_argument,
                              "an option of a backend URL is written name=value, and an '&' in a "
                              "value '%26'");

@@ -7,7 +7,7 @@
 
 namespace syncguard {
 
-/// What every engine's URL has in common. What the body means is the engine's business.
+/// The syntax that all backend URLs share. Engines interpret the body.
 class backend_url {
   public:
     /// Throws `lock_error` (invalid_argument) if there is no scheme or an option is malformed.
@@ -21,10 +21,11 @@ class backend_url {
     [[nodiscard]] const std::map<std::string, std::string>& options() const noexcept {
         return options_;
     }
-    /// The whole, as it was given.
+    /// The unchanged URL.
     [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
-    /// For engines without options: throws `lock_error` (invalid_argument) naming one.
+    /// For engines without options: if there are options, throws `lock_error` (invalid_argument)
+    /// that names one of them.
     void refuse_options() const;
 
   private:

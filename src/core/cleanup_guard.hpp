@@ -6,7 +6,7 @@
 namespace syncguard {
 
 /// An expired lock may be removed this long after its expiry by the store's clock. The duration
-/// includes the tolerance; the rest lets extensions finish that were under way when the lock
+/// includes the tolerance; the rest lets extensions finish that were in flight when the lock
 /// expired.
 inline constexpr milliseconds cleanup_guard{2000};
 

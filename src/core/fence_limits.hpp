@@ -1,4 +1,4 @@
-/// The end of a fence counter. Shared by all engines.
+/// The upper limit of fence counters. Shared by all engines.
 #pragma once
 
 #include <syncguard/fence.hpp>
@@ -7,7 +7,7 @@
 
 namespace syncguard {
 
-/// The token of a counter that was just raised. Throws `lock_error` (internal) beyond
+/// The token of a fence counter that was just incremented. Throws `lock_error` (internal) beyond
 /// `fence::max_counter`: call it before anything is written.
 [[nodiscard]] fence checked_fence(std::uint64_t counter);
 

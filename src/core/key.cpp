@@ -34,7 +34,7 @@ std::string compose(std::string_view text) {
 }
 
 /// U+11A7 composes with nothing before or after it, but utf8proc (2.8) drops it behind a Hangul
-/// syllable: what is on either side of it is composed by itself.
+/// syllable. So the text before and the text after it are normalised separately.
 std::string to_nfc(std::string_view text) {
     constexpr std::string_view inert = "\u11A7";
     std::string normal;
@@ -102,8 +102,8 @@ std::string storage_key_of_normal(std::string_view prefix, std::string_view norm
 
 std::string normalize_and_validate_key(std::string_view key) {
     if (key.empty()) refuse("the key is empty");
-    // No text shrinks to less than a third in NFC: this cannot refuse a key that would have fitted,
-    // and megabytes are never normalised.
+    // NFC never shrinks a text to less than a third. So this refuses no valid key, and avoids the
+    // normalisation of very long texts.
     if (key.size() > 4 * max_key_length_bytes) {
         refuse("the key has " + std::to_string(key.size()) + " bytes; at most " +
                std::to_string(max_key_length_bytes) + " are allowed");

@@ -33,20 +33,21 @@ void refuse_negative(const lock_options& options) {
     }
 }
 
-/// Jitter spreads waiters, nothing more: a cheap generator seeded once for each thread will do.
+/// For jitter only, so a cheap generator, seeded once for each thread, is sufficient.
 double random_fraction() {
     thread_local std::minstd_rand generator(std::random_device{}());
     return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
 }
 
-/// If a store that sends notifications fails, it may not send any: the next attempt follows soon.
+/// The pause after a failure of a store that sends notifications: after a failure it may not send
+/// any.
 constexpr milliseconds failure_pause{500};
 
-/// The shortest pause before the next attempt when the answer said that the key would be free by
-/// now.
+/// The shortest pause before the next attempt, even if by the store's answer the key should be free
+/// earlier.
 constexpr milliseconds min_pause{20};
 
-/// The longest time that is reserved for the last attempt before the end of the waiting.
+/// The longest time that is reserved for the last attempt before the timeout.
 constexpr milliseconds max_last_attempt_time{500};
 
 /// Whether a later attempt may succeed.
@@ -55,7 +56,7 @@ bool is_transient(error_code code) {
            code == error_code::rate_limited;
 }
 
-/// Acquisition with retries for one caller. Its time is divided into rounds, one for each attempt
+/// Acquisition with retries for one caller. The time is divided into rounds, one for each attempt
 /// that the retry policy grants; a round lasts as long as the policy's pause.
 class acquire_loop {
   public:
@@ -94,9 +95,8 @@ class acquire_loop {
 
     [[nodiscard]] bool is_first() { return !ticket_ || ticket_->wait_until_first(started_at_, {}); }
 
-    /// While the first caller in the queue asks a store that sends notifications, its answer holds
-    /// for the callers behind it, except that each caller asks at least once before its time is
-    /// over.
+    /// While the first caller in the queue asks a store that sends notifications, the callers
+    /// behind it rely on its answer, except that each caller asks at least once before its timeout.
     [[nodiscard]] bool wait_until_may_ask(steady_clock::time_point round_ends) {
         if (!ticket_ || !supports_waiting_) return true;
         if (attempts_ > 0) return ticket_->wait_until_may_ask(round_ends, options_.stop);
@@ -104,7 +104,7 @@ class acquire_loop {
                steady_clock::now() >= last_attempt_at_;
     }
 
-    /// Null if the lock was not to be had in this round.
+    /// Null if the lock was not acquired in this round.
     std::shared_ptr<lease_core> try_until(steady_clock::time_point round_ends) {
         do {
             if (options_.stop.stop_requested()) abort_waiting(key_);
@@ -118,7 +118,8 @@ class acquire_loop {
             try {
                 auto result = attempt(waits ? round_ends : steady_clock::time_point{});
                 if (result.lease) {
-                    // After an early answer, it only shows that the key was free by chance.
+                    // After an early "locked" answer, this grant does not show that notifications
+                    // work: the key was free by chance.
                     if (waits && !was_answered_early_) backend_.waiters().set_notified(true);
                     if (!is_notified()) {
                         backend_.waiters().granted(key_, result.lease->fence(), is_waiting_,
@@ -147,7 +148,7 @@ class acquire_loop {
             } catch (const lock_error& failure) {
                 const bool own_deadline =
                     failure.code() == error_code::network_timeout && left() <= milliseconds{0};
-                // The store has too many clients, perhaps because they all wait for this lock.
+                // The store has too many clients, perhaps because all of them wait for this lock.
                 const bool is_crowded =
                     failure.code() == error_code::rate_limited && options_.retry.max_retries > 0;
                 if (!own_deadline && !is_crowded &&
@@ -182,8 +183,8 @@ class acquire_loop {
         return bounded_wait(retry_pause(polling, 1, random_fraction(), milliseconds::max()));
     }
 
-    /// As far as is known. A call that is granted the lock at its first attempt learns nothing
-    /// itself, so what earlier calls have learned counts.
+    /// Whether the store sends notifications, by the experience of this and earlier calls: a call
+    /// that is granted the lock at its first attempt does not find out.
     [[nodiscard]] bool is_notified() const {
         return supports_waiting_ && backend_.waiters().is_notified();
     }
@@ -197,7 +198,7 @@ class acquire_loop {
 
     [[nodiscard]] backend_core::attempt attempt(steady_clock::time_point wait_until) const {
         acquire_options opts{.ttl = options_.ttl};
-        // The first attempt is made in any case; without time of its own it has the backend's.
+        // The first attempt is made in any case. If no time remains, it has the backend's timeout.
         if (const auto remaining = left(); remaining > milliseconds{0}) {
             const auto waits = std::chrono::ceil<milliseconds>(
                 std::max(wait_until - steady_clock::now(), steady_clock::duration{0}));
@@ -238,14 +239,14 @@ class acquire_loop {
     const std::string key_;
     const lock_options& options_;
     const steady_clock::time_point started_at_;
-    /// When a caller that would otherwise sleep until its time is over makes its last attempt.
+    /// The time of the last attempt of a caller that would otherwise wait until its timeout.
     const steady_clock::time_point last_attempt_at_ =
         started_at_ +
         bounded_wait(options_.timeout - std::min(options_.timeout / 8, max_last_attempt_time));
     const bool supports_waiting_ = backend_.backing_engine()->supports_waiting();
     std::optional<wait_queue::ticket> ticket_;
-    bool is_waiting_ = false;          ///< It was found locked at least once.
-    bool was_answered_early_ = false;  ///< The latest attempt that waited.
+    bool is_waiting_ = false;          ///< The key was found locked at least once.
+    bool was_answered_early_ = false;  ///< Of the latest attempt that waited.
     unsigned attempts_ = 0;
     unsigned times_locked_ = 0;
     std::exception_ptr last_failure_;

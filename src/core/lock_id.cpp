@@ -15,8 +15,9 @@ namespace syncguard {
 
 namespace {
 
-/// A system call for each id. A buffer of random bytes would be repeated in a copy of this memory:
-/// a process that was created without fork handlers, or a virtual machine that was resumed twice.
+/// One system call for each id. A buffer of random bytes would be repeated in a copy of this
+/// memory: a process that was created without fork handlers, or a virtual machine that was resumed
+/// twice.
 std::array<std::uint8_t, 16> random_bytes() {
     std::array<std::uint8_t, 16> bytes{};
     std::size_t filled = 0;
@@ -41,7 +42,7 @@ lock_id lock_id::generate() {
 }
 
 bool lock_id::is_valid(std::string_view text) noexcept {
-    // A look into a table for each, and none in between whether to go on: ids are mostly valid.
+    // One table lookup for each character and no early exit: most ids are valid.
     static constexpr auto allowed = [] {
         std::array<bool, 256> table{};
         for (std::size_t c = 0; c < table.size(); ++c)

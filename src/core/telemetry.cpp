@@ -30,8 +30,8 @@ namespace detail {
 
 namespace {
 
-/// What is kept of an operation until the event is made of it, on the telemetry thread: hashing and
-/// the user's code cost the operation nothing.
+/// The data of an operation from which the telemetry thread makes the event. Hashing and user code
+/// run on that thread, and do not delay operations.
 struct observation {
     event_type type;
     std::optional<std::string> key;
@@ -66,7 +66,8 @@ observation describe(const request& req) {
 /// How long the destructor of an engine waits for `on_event`.
 constexpr milliseconds shutdown_grace{1000};
 
-/// What the telemetry thread needs; it outlives the engine while events wait.
+/// Makes events and calls `on_event`, on the telemetry thread. Outlives the engine while events are
+/// queued.
 class event_sink {
   public:
     explicit event_sink(telemetry_options options) : options_(std::move(options)) {}
@@ -74,14 +75,14 @@ class event_sink {
     void deliver(const observation& seen) const noexcept {
         try {
             options_.on_event(make_event(seen));
-        } catch (...) {  // the user's code must not break operations
+        } catch (...) {  // user code must not affect operations
         }
     }
 
   private:
     [[nodiscard]] lock_event make_event(const observation& seen) const {
         lock_event event{.type = seen.type, .ok = seen.ok, .reason = seen.reason};
-        // A lock id that was made for an attempt and not granted never became a lock.
+        // Omit the lock id of an acquisition that was not granted: no lock has this id.
         const bool has_id = seen.id && (seen.type != event_type::acquire || seen.ok);
         if (seen.key) event.key_hash = hash_key(*seen.key);
         if (has_id && options_.include_lock_id_hash) event.lock_id_hash = hash_key(seen.id->str());
@@ -136,7 +137,7 @@ class telemetry_engine : public engine {
     }
 
     [[nodiscard]] outcome execute(const request& req, const call_limits& limits) override {
-        // Described before it is done: to run out of memory afterwards would lose the answer.
+        // Before the operation: if memory ran out after it, the answer would be lost.
         observation seen = describe(req);
         try {
             outcome answer = inner_->execute(req, limits);
@@ -150,7 +151,7 @@ class telemetry_engine : public engine {
 
     void async_execute(const request& req, const call_limits& limits,
                        completion handler) noexcept override {
-        // This engine lives until the answer is here: the completion owns the backend.
+        // This engine outlives the request: the completion owns the backend.
         completion publishing;
         try {
             publishing = [this, seen = describe(req), handler](std::exception_ptr failure,
@@ -175,7 +176,7 @@ class telemetry_engine : public engine {
                        std::to_string(dropped) +
                            " telemetry events were dropped at the end of their backend, because "
                            "on_event did not return in time");
-        } catch (...) {  // no memory for the text
+        } catch (...) {  // not enough memory for the text
         }
     }
 

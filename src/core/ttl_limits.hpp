@@ -1,4 +1,4 @@
-/// Which TTLs are acceptable.
+/// The check of TTLs.
 #pragma once
 
 #include <syncguard/time.hpp>

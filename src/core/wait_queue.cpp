@@ -15,8 +15,8 @@ namespace {
 /// Enough for a request and its answer, so that another client can acquire the key first.
 constexpr std::chrono::milliseconds shortest_yield{20};
 
-/// For so long a client that knows of no other clients may acquire a key again and again. After
-/// that it pauses once, so that waiting clients can acquire the key.
+/// How long a client that knows of no other clients may acquire a key again and again. Then it
+/// pauses once, so that waiting clients can acquire the key.
 constexpr std::chrono::seconds longest_series{2};
 
 std::uint64_t counter_of(const fence& token) {
@@ -54,7 +54,7 @@ wait_queue::ticket::ticket(wait_queue& waiters, std::string_view key)
     : waiters_(waiters), process_(fork_generation()), queue_(waiters.join(key, this)) {}
 
 wait_queue::ticket::~ticket() {
-    // In a child of the thread that waits, there is no queue any more.
+    // In a forked child the queue was removed.
     if (process_ != fork_generation()) return;
     const std::lock_guard guard(waiters_.mutex_);
     auto& [key, key_queue] = queue_;

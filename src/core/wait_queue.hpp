@@ -1,5 +1,5 @@
-/// Queues of the callers in this process that wait for a key, first come, first served; and the
-/// pauses after which a client acquires a key again that it has released.
+/// FIFO queues of the callers in this process that wait for a key, and the pauses in which a client
+/// leaves a released key to other clients.
 #pragma once
 
 #include "util/fork_guard.hpp"
@@ -22,8 +22,8 @@
 
 namespace syncguard {
 
-/// While the first of the threads that wait for a key asks the store, the others rely on its
-/// answers, so that a thousand waiters do not send a thousand requests when the lock becomes free.
+/// Only the first of the threads that wait for a key asks the store, and the others rely on its
+/// answers. So a thousand waiters do not send a thousand requests when the lock becomes free.
 ///
 /// Thread safety: any number of threads may have tickets at once.
 class wait_queue : private fork_participant {
@@ -58,7 +58,7 @@ class wait_queue : private fork_participant {
         [[nodiscard]] bool wait_until_may_ask(std::chrono::steady_clock::time_point until,
                                               const std::stop_token& stop);
 
-        /// Records whether this ticket, if it is the first, has an attempt under way. A ticket that
+        /// Records whether this ticket, if it is the first, is making an attempt. A ticket that
         /// becomes the first counts as asking until it calls this.
         void set_asking(bool is_asking);
 
@@ -70,12 +70,12 @@ class wait_queue : private fork_participant {
         wait_queue& waiters_;
         const std::uint32_t process_;
         std::condition_variable_any head_changed_;
-        /// Made last: from then on others know of this ticket.
+        /// Initialised last: from then on other threads can see this ticket.
         std::pair<const std::string, queue>& queue_;
     };
 
-    // Without notifications from the store, a client that releases a key and acquires it again is
-    // always faster than clients that poll. It has to leave the key to them for a while.
+    // Fairness without notifications from the store: a client that releases a key and acquires it
+    // again is always faster than clients that poll, so it leaves the key to them for a while.
 
     /// The longest time for which a client leaves a key to others.
     static constexpr std::chrono::milliseconds longest_yield{300};
@@ -89,7 +89,7 @@ class wait_queue : private fork_participant {
 
     /// The time until which this client leaves the key to other clients. If others were granted the
     /// key since this client's previous grant, it waits for as long as it had held the key;
-    /// otherwise it waits now and then, after a series of grants. A time in the past if it need not
+    /// otherwise it waits only after a long series of grants. A time in the past if it need not
     /// wait.
     [[nodiscard]] std::chrono::steady_clock::time_point yields_until(std::string_view key);
 
@@ -109,13 +109,13 @@ class wait_queue : private fork_participant {
         bool is_contended = false;
     };
 
-    // The threads of the parent wait in the parent.
+    // A child has an empty queue: the waiting threads exist only in the parent.
     void before_fork() override { mutex_.lock(); }
     void after_fork_in_parent() override { mutex_.unlock(); }
     void after_fork_in_child() override;
 
     [[nodiscard]] std::pair<const std::string, queue>& join(std::string_view key, ticket* added);
-    /// Null if it is unknown.
+    /// Null if the cache has no entry for the key.
     [[nodiscard]] hold* find_hold(std::string_view key);
 
     std::mutex mutex_;

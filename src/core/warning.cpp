@@ -25,9 +25,11 @@ void warn(const warning_handler& on_warning, const std::string& message) {
 void warn_later(const warning_handler& on_warning, std::string message) noexcept {
     const deferred_cancellation whole_call;
     try {
+        // Captures are destroyed in reverse order: the end of the program also waits for the end of
+        // what the handler owns.
         lease_monitor::instance().handlers().post(
-            [on_warning, message = std::move(message),
-             awaited_at_exit = std::make_shared<pending_release>()] { warn(on_warning, message); });
+            [awaited_at_exit = std::make_shared<pending_release>(), on_warning,
+             message = std::move(message)] { warn(on_warning, message); });
     } catch (...) {  // no memory to warn with: the operation goes on
     }
 }

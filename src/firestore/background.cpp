@@ -20,7 +20,7 @@ boost::asio::awaitable<void> background_undo::run(lock_store& store, net::call_c
         try {
             co_await store.undo(id_, key_, ctx);
             co_return;
-        } catch (const lock_error&) {  // the server may come back
+        } catch (const lock_error&) {  // the server may become reachable again
         }
         const auto owner = client_.lock();
         const bool is_urgent = !owner || owner->is_shutting_down();

@@ -1,4 +1,4 @@
-/// Background operations: they follow an operation, and no caller waits for them.
+/// Background operations, which follow a lock operation and for which no caller waits.
 #pragma once
 
 #include "firestore/client.hpp"
@@ -10,8 +10,8 @@
 
 namespace syncguard::firestore {
 
-/// Undoes an acquisition whose outcome is unknown, or whose caller is gone. Repeats it until the
-/// server has acknowledged it, or until the lock has ended by itself.
+/// Undoes an acquisition whose outcome is unknown, or whose caller is gone. Repeats the undo until
+/// the server has acknowledged it, or until the lock has expired.
 class background_undo : public coroutine_operation {
   public:
     background_undo(const lock_id& id, std::string key, time_point lock_ends_at,
@@ -28,7 +28,7 @@ class background_undo : public coroutine_operation {
     const std::weak_ptr<client> client_;
 };
 
-/// The removal of a lock that ended long ago.
+/// Removes a lock that ended long ago.
 class background_cleanup : public coroutine_operation {
   public:
     explicit background_cleanup(stored_lock expired_lock);
@@ -36,7 +36,7 @@ class background_cleanup : public coroutine_operation {
   private:
     [[nodiscard]] boost::asio::awaitable<void> run(lock_store& store,
                                                    net::call_context& ctx) override;
-    // Nothing depends on it; the next question may bring about the next attempt.
+    // Nothing depends on the removal; a later `is_locked` may try again.
     void fail(std::exception_ptr /*error*/) noexcept override {}
 
     const stored_lock expired_lock_;

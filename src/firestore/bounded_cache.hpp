@@ -1,4 +1,4 @@
-/// A table that forgets the oldest entries beyond a fixed number.
+/// Hash table of bounded size with FIFO eviction.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class bounded_cache {
             return;
         }
         if (entries_.size() >= max_entries) forget(Key(by_age_.front()));
-        // Joined at the end: if there is no memory for one of the two, there is neither.
+        // Spliced last, so that the list and the map stay consistent if either allocation fails.
         std::list<Key> youngest;
         youngest.push_back(key);
         entries_.emplace(key, node{std::move(value), youngest.begin()});

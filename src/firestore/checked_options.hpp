@@ -1,11 +1,12 @@
-/// Options that can be used.
+/// Validation of the options.
 #pragma once
 
 #include <syncguard/firestore.hpp>
 
 namespace syncguard::firestore {
 
-/// Fills in the clock. Throws `lock_error` (invalid_argument) that says what is wrong.
+/// Sets the default clock if there is none. Throws `lock_error` (invalid_argument) for invalid
+/// options.
 [[nodiscard]] options checked(options opts);
 
 }  // namespace syncguard::firestore

@@ -39,7 +39,7 @@ class client::operation_guard {
 
     [[nodiscard]] coroutine_operation& op() const { return *op_; }
 
-    /// Its end is the end of the operation itself: a success, or that failure.
+    /// Sets the result of the operation: success if `failure` is null.
     void set_result(std::exception_ptr failure) noexcept { failure_ = std::move(failure); }
 
   private:
@@ -90,7 +90,7 @@ void client::shutdown(std::chrono::milliseconds grace) {
 net::io_loop::handler::step_result client::run_once() {
     drain_submissions();
     deliver_completions();
-    // Everything else happens on the loop.
+    // All other work is done by coroutines on the loop.
     return {.wake_at = steady_clock::now() + 1h, .min_batch = 1};
 }
 
@@ -101,7 +101,7 @@ bool client::has_outstanding_work() const {
 
 void client::drain_submissions() {
     submissions_.loop().drain_submitted(submitted_);
-    // So that no completion fails to be delivered.
+    // So that `finish` never has to allocate.
     const auto max_completed = completed_.size() + running_.size() + submitted_.size();
     if (completed_.capacity() < max_completed) completed_.reserve(2 * max_completed);
     for (const auto& each : submitted_)
@@ -110,7 +110,7 @@ void client::drain_submissions() {
     std::vector<std::shared_ptr<net::operation>> cancelled;
     submissions_.drain_cancelled(cancelled);
     for (const auto& each : cancelled) {
-        // One that is not admitted yet is handled at its admission.
+        // An operation that is not admitted yet is ended at its admission.
         const auto& ctx = std::static_pointer_cast<coroutine_operation>(each)->ctx_;
         if (ctx) ctx->cancel({error_code::aborted, "the operation was cancelled"});
     }
@@ -165,7 +165,7 @@ void client::deliver_completions() {
         each->deliver();
 }
 
-/// Nothing may be under way when the loop goes.
+/// No coroutine may be suspended when the loop is destroyed.
 void client::cancel_running() {
     const lock_error error(error_code::aborted, "the store was closed");
     server_.tokens().stop();
@@ -173,7 +173,7 @@ void client::cancel_running() {
         each->ctx_->cancel(error);
     while (!running_.empty() || server_.tokens().is_fetching())
         submissions_.loop().context().run_one();
-    // What is left of those that have ended.
+    // Runs the remaining handlers of the cancelled operations.
     submissions_.loop().context().poll();
     deliver_completions();
 }

@@ -1,6 +1,7 @@
-/// Many callers, one loop: starts operations, ends them in time, and reports their results.
+/// Firestore client: runs the operations of many callers as coroutines on one event loop, ends them
+/// at their deadlines, and reports their results.
 ///
-/// It knows that operations exist, not what they do.
+/// It does not know what the operations do.
 #pragma once
 
 #include "firestore/lock_store.hpp"
@@ -25,20 +26,20 @@ namespace syncguard::firestore {
 
 using time_point = std::chrono::steady_clock::time_point;
 
-/// One operation on its way. Its members are called by the leader.
+/// An operation that passes through the client. The leader calls its members.
 class coroutine_operation : public net::operation,
                             public std::enable_shared_from_this<coroutine_operation> {
   public:
     explicit coroutine_operation(time_point deadline) : operation(deadline) {}
 
-    /// Does it. Throws what it fails with, at its deadline at the latest.
+    /// Performs the operation. Throws if it fails, at its deadline at the latest.
     [[nodiscard]] virtual boost::asio::awaitable<void> run(lock_store& store,
                                                            net::call_context& ctx) = 0;
 
-    /// What `run` threw, or what kept it from being called.
+    /// Called with the exception that `run` threw, or that prevented the call of `run`.
     virtual void fail(std::exception_ptr error) noexcept = 0;
 
-    /// It is done, and the client does not use it any more: the caller may be notified.
+    /// The operation is done and the client no longer uses it: notifies the caller.
     virtual void deliver() noexcept {}
 
     [[nodiscard]] time_point deadline() const noexcept { return deadline_; }
@@ -54,25 +55,27 @@ class client : public net::io_loop::handler {
     client(service_config config, options opts, warning_handler on_warning);
     ~client() override = default;
 
-    /// Reads the files for TLS, which else happens when they are needed: before any other use, to
-    /// know early. Throws `lock_error` (invalid_argument) if they cannot be used.
+    /// Reads the TLS files, which otherwise happens with the first connection. Call it before any
+    /// other use, to detect errors early. Throws `lock_error` (invalid_argument) if they cannot be
+    /// used.
     void prepare();
 
-    /// Returns when the operation has ended; the calling thread does the I/O if no other does.
+    /// Returns when the operation has ended; the calling thread does the I/O if no other thread
+    /// does.
     void execute(const std::shared_ptr<coroutine_operation>& op);
 
-    /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
-    /// if no thread can be started; then nothing was begun.
+    /// Returns at once. Throws `lock_error` (rate_limited) if too many operations wait, or
+    /// `std::system_error` if no thread can be started; the operation was not submitted then.
     void submit(const std::shared_ptr<coroutine_operation>& op);
 
     /// Ends an operation with `aborted`, unless it has ended.
     void cancel(std::shared_ptr<coroutine_operation> op) noexcept;
 
-    /// Waits for background operations, for a while, and ends everything. Other operations have
-    /// ended. Nothing may be called after it.
+    /// Waits for background operations, for `grace` at most, cancels the rest, and ends the
+    /// client's thread. All other operations must have ended. No member may be called after it.
     void shutdown(std::chrono::milliseconds grace);
 
-    /// Whether shutdown has begun: background operations do not pause for long.
+    /// Whether shutdown has begun: then background operations pause only briefly.
     [[nodiscard]] bool is_shutting_down() const noexcept { return shutting_down_; }
 
     [[nodiscard]] net::io_loop& loop() noexcept { return submissions_.loop(); }

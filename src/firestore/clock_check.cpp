@@ -13,13 +13,14 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// The difference is known well enough when its bounds are that close.
+/// The difference is known well enough when its bounds are this close.
 constexpr milliseconds close_enough{60};
 constexpr milliseconds pause_between_questions{10};
-/// Times are told in whole milliseconds.
+/// Times are in whole milliseconds.
 constexpr milliseconds rounding{2};
 
-/// Asks until the server's next second has begun, which tells the moment.
+/// Asks repeatedly until a second of the server's clock begins: the beginning of a second
+/// determines the difference.
 class clock_question : public coroutine_operation {
   public:
     using coroutine_operation::coroutine_operation;
@@ -39,7 +40,7 @@ class clock_question : public coroutine_operation {
                                  server.server_name() + " does not tell the time");
             }
             answer = server.clocks().value();
-            // The second began between two answers: it cannot be known better than that.
+            // The second began between two answers, so their distance limits the precision.
             const auto both_answers =
                 std::chrono::ceil<milliseconds>(std::chrono::steady_clock::now() - previous);
             const auto enough = std::max(close_enough, both_answers + rounding);
@@ -56,7 +57,7 @@ class clock_question : public coroutine_operation {
 clock_skew measure_clock_skew(options opts, milliseconds timeout) {
     const deferred_cancellation whole_call;
     opts = checked(std::move(opts));
-    // The time is told without credentials.
+    // The server sends the time without credentials.
     service_config config{
         .origin = find_origin(opts), .credentials = emulator_owner{}, .server_name = {}};
     config.server_name = "Firestore at " + config.origin.authority();

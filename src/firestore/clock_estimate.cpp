@@ -6,17 +6,17 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// How far clocks that are not set come apart in a millisecond: 50 parts in a million are much for
-/// the quartz of a computer. Where it is more, answers will contradict what is known.
+/// Drift per millisecond of clocks that are not adjusted: 50 ppm is much for the quartz of a
+/// computer. If the drift is greater, answers contradict the estimate, which then starts anew.
 constexpr std::chrono::nanoseconds drift{50};
 
 }  // namespace
 
 void clock_estimate::add(std::chrono::sys_seconds date, unix_time sent, unix_time received) {
-    // The server's clock showed something from `date` on, and less than the next second.
+    // The server's clock was in the second that begins at `date`.
     const bounds seen{.at_least = unix_time(date) - received,
                       .at_most = unix_time(date) + milliseconds{999} - sent};
-    // A clock that was set back or forth makes an answer nonsense, if it happened meanwhile.
+    // If this host's clock was set between request and answer, the answer is useless.
     if (received < sent || seen.at_most < seen.at_least) return;
     const auto combined = bounds_ && received >= as_of_ ? intersection(aged(received), seen) : seen;
     // If the two ranges do not overlap, one of the clocks was set in between, or one of the answers

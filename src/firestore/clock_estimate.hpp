@@ -1,4 +1,5 @@
-/// How far the clocks of this host and of the server are apart. Pure: times are handed in.
+/// Estimates the difference between the clocks of this host and of the server. Pure: times are
+/// arguments.
 #pragma once
 
 #include <syncguard/firestore.hpp>
@@ -9,10 +10,9 @@
 
 namespace syncguard::firestore {
 
-/// Each answer of the server tells its time, but in whole seconds, and for some moment between the
-/// request and the arrival of the answer: it bounds the difference from both sides. Many answers
-/// together bound it ever more closely. What was learned long ago bounds it less, because clocks
-/// drift.
+/// Each answer contains the server's time in whole seconds, at some moment between the request and
+/// the arrival of the answer. So it gives a lower and an upper bound of the difference. The bounds
+/// of many answers are intersected; older bounds are widened, because clocks drift.
 class clock_estimate {
   public:
     /// `sent` and `received` are by this host's clock.
@@ -21,12 +21,13 @@ class clock_estimate {
     /// As of the last answer; nothing before the first.
     [[nodiscard]] std::optional<clock_skew> value() const;
 
-    /// The smallest absolute difference that explains the answers, if each of the last two answers
-    /// confirmed it; else zero, because a single wrong answer proves nothing.
+    /// The smallest absolute difference that is consistent with the answers, if each of the last
+    /// two answers confirmed it; else zero, because a single wrong answer proves nothing.
     [[nodiscard]] milliseconds confirmed() const;
 
   private:
-    /// Finer than what is shown, or the drift between two answers would be nothing.
+    /// Finer than milliseconds, since the drift between two answers would otherwise be rounded to
+    /// zero.
     struct bounds {
         std::chrono::nanoseconds at_least;
         std::chrono::nanoseconds at_most;
@@ -41,9 +42,9 @@ class clock_estimate {
     unsigned proofs_ = 0;
 };
 
-/// How long to wait before the next question, so that its answer halves the bounds: until a second
-/// of the server's clock begins, if the difference is in the middle between them. Less than a
-/// second.
+/// How long to wait before the next request, so that its answer halves the range between the
+/// bounds: until the next second of the server's clock, assuming the middle of the range. Less than
+/// a second.
 [[nodiscard]] milliseconds pause_before_question(const clock_skew& skew, unix_time now);
 
 }  // namespace syncguard::firestore

@@ -7,10 +7,10 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// A connection that breaks again and again will not get better.
+/// After this number of lost answers the call fails.
 constexpr unsigned max_lost = 3;
 
-/// Being too late is nothing special; once more may be chance.
+/// One or two conflicts may be chance.
 constexpr unsigned conflicts_of_contention = 3;
 
 constexpr std::chrono::microseconds first_pause{4'000};

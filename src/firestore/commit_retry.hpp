@@ -1,4 +1,4 @@
-/// Decides whether a failed commit is tried again. Pure.
+/// Decides whether to repeat a failed commit. Pure.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -11,45 +11,46 @@ namespace syncguard::firestore {
 
 /// Why a commit was not acknowledged.
 enum class commit_failure {
-    precondition,   ///< Something had changed. Nothing was written.
-    contention,     ///< Others were at it at the same time. Nothing was written.
-    response_lost,  ///< The answer did not come: it may have been written.
-    server_failed,  ///< The server failed: it may have been written.
+    precondition,   ///< A document had changed. Nothing was written.
+    contention,     ///< Concurrent commits of other clients. Nothing was written.
+    response_lost,  ///< No answer came: the commit may have been executed.
+    server_failed,  ///< The server failed: the commit may have been executed.
 };
 
-/// The failed commits of one call. After each of them it reads again and asks here whether to go
-/// on.
+/// The failed commits of one call. After each failure the call reads the documents again, then
+/// calls `throw_if_hopeless`.
 class commit_retry {
   public:
-    /// A commit is about to be sent. Until more is known of it, it may have been written.
+    /// A commit is about to be sent. Until its result is known, it may have been executed.
     void begin() noexcept { is_under_way_ = true; }
 
-    /// It was refused for good, or never sent.
+    /// The commit was refused, or never sent.
     void had_no_effect() noexcept { is_under_way_ = false; }
 
-    /// `versions` are those that the commit demanded.
+    /// `versions` are those that the commit required.
     void failed(commit_failure kind, lock_error error, std::string versions);
 
-    /// Having read again and found the write undone, with these versions: throws the reason of the
-    /// last failure if trying again makes no sense.
+    /// Called after reading the documents again, with their versions, if the write is not there.
+    /// Throws the last error if a repetition cannot succeed.
     void throw_if_hopeless(const std::string& versions) const;
 
-    /// Whether a write may have taken effect, or may yet. Why the last one is unknown.
+    /// The error of the last commit of unknown outcome, which may have been executed or may still
+    /// be; nothing if there is none.
     [[nodiscard]] const std::optional<lock_error>& unknown_outcome() const noexcept {
         return unknown_outcome_;
     }
 
-    /// The same, or the last commit is still under way.
+    /// Whether there is a commit of unknown outcome, or one whose result is not known yet.
     [[nodiscard]] bool is_outcome_unknown() const noexcept {
         return is_under_way_ || unknown_outcome_;
     }
 
-    /// Whether others were faster so often that it is them who keep it from being done.
+    /// Whether commits of other clients were the reason of repeated failures.
     [[nodiscard]] bool is_contended() const noexcept;
 
     [[nodiscard]] bool is_first() const noexcept { return count_ == 0; }
 
-    /// How long to wait before the next one; `random` is a number in [0, 1).
+    /// How long to wait before the next commit; `random` is a number in [0, 1).
     [[nodiscard]] std::chrono::microseconds pause(double random) const noexcept;
 
   private:

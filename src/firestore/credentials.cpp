@@ -23,7 +23,8 @@ constexpr std::string_view google_token_uri = "https://oauth2.googleapis.com/tok
 constexpr std::string_view metadata_path =
     "/computeMetadata/v1/instance/service-accounts/default/token";
 
-/// Google's live for an hour. Longer ones are renewed before their end, which does no harm.
+/// Google's tokens are valid for an hour. Longer lifetimes are cut off, so that such tokens are
+/// renewed earlier.
 constexpr std::chrono::seconds longest_lifetime = std::chrono::hours(24);
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -35,7 +36,7 @@ std::string variable(const char* name) {
     return value == nullptr ? std::string() : std::string(value);
 }
 
-/// Where `gcloud auth application-default login` leaves its file.
+/// The file that `gcloud auth application-default login` writes.
 std::filesystem::path well_known_file() {
     constexpr const char* name = "application_default_credentials.json";
     if (const auto folder = variable("CLOUDSDK_CONFIG"); !folder.empty()) {
@@ -49,14 +50,14 @@ std::filesystem::path well_known_file() {
 credentials read_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
-    // Of a folder, only the attempt to read fails.
+    // Opening a folder succeeds; only reading it fails.
     if (!file || !(text << file.rdbuf())) {
         refuse("the credentials file '" + path.string() + "' cannot be read, or is empty");
     }
     return parse_credentials(text.str(), path.string());
 }
 
-/// The text of a member; `missing` is taken if there is none.
+/// The text of a member; `missing` if there is none.
 std::string member(const json::object& object, const char* name, const std::string& file,
                    std::optional<std::string_view> missing = {}) {
     const auto* const found = object.if_contains(name);
@@ -100,7 +101,7 @@ net::http_request form(const std::string& token_uri, std::string body) {
     request.target = net::parse_http_url(token_uri).value().target;
     request.headers = {{"Content-Type", "application/x-www-form-urlencoded"}};
     request.body = std::move(body);
-    // A token more does no harm.
+    // A second token does no harm.
     request.repeatable = true;
     return request;
 }
@@ -130,7 +131,7 @@ struct requester {
     }
 };
 
-/// The OAuth word for what is wrong, such as "invalid_grant"; empty if there is none.
+/// The OAuth error code, such as "invalid_grant"; empty if there is none.
 std::string oauth_word(std::string_view body) {
     json::error_code problem;
     const auto parsed = json::parse(json::string_view(body.data(), body.size()), problem);

@@ -1,6 +1,6 @@
-/// Who we are to Google: found as Google's own clients find it. Nothing in here sends anything.
+/// Google credentials, found as Google's client libraries find them. No I/O except reading files.
 ///
-/// No message repeats what is in a credentials file.
+/// No message contains text from a credentials file.
 #pragma once
 
 #include "http/message.hpp"
@@ -14,10 +14,10 @@
 
 namespace syncguard::firestore {
 
-/// An emulator believes everybody.
+/// An emulator requires no credentials.
 struct emulator_owner {};
 
-/// Signs its own requests for tokens.
+/// A service account, which signs its requests for tokens.
 struct service_account {
     std::string email;
     std::string key_id;
@@ -25,7 +25,7 @@ struct service_account {
     std::string token_uri;
 };
 
-/// A person, by the token that a login left behind.
+/// A user, by the refresh token that a login stored.
 struct authorised_user {
     std::string client_id;
     std::string client_secret;
@@ -33,22 +33,22 @@ struct authorised_user {
     std::string token_uri;
 };
 
-/// The service account of the Google machine that this runs on.
+/// The service account of the Google Cloud machine on which this process runs.
 struct metadata_server {
     std::string token_uri;
 };
 
 using credentials = std::variant<emulator_owner, service_account, authorised_user, metadata_server>;
 
-/// Looks in the order that `options::credentials_file` tells. Throws `lock_error`
-/// (invalid_argument) that names the file if one is there and cannot be used.
+/// Searches in the order documented at `options::credentials_file`. Throws `lock_error`
+/// (invalid_argument) that names the file if a file exists but cannot be used.
 [[nodiscard]] credentials find_credentials(const options& opts);
 
 /// Reads a file's text; `name` is for messages. Throws `lock_error` (invalid_argument).
 [[nodiscard]] credentials parse_credentials(std::string_view text, const std::string& name);
 
-/// Where tokens come from, and how they are asked for at that time. An emulator wants none; for its
-/// owner, these are Google's own place and an empty request.
+/// The address of the token server, and the request for a token at `now`. An emulator needs no
+/// token; for `emulator_owner` these are Google's address and an empty request.
 [[nodiscard]] net::http_location token_location(const credentials& creds);
 [[nodiscard]] net::http_request token_request(const credentials& creds,
                                               std::chrono::sys_seconds now);
@@ -58,8 +58,8 @@ struct access_token {
     std::chrono::seconds lifetime{};
 };
 
-/// Reads the answer. Throws `lock_error`: auth_failed if the credentials are not accepted, or as
-/// the status says.
+/// Decodes the answer. Throws `lock_error`: auth_failed if the credentials are refused, else
+/// according to the status.
 [[nodiscard]] access_token decode_token(const net::http_response& answer,
                                         const std::string& server_name);
 

@@ -20,7 +20,7 @@ class document_names {
     struct pair {
         std::string lock;
         std::string counter;
-        /// Where former versions of this library kept the same key; empty if at the same place.
+        /// The documents that earlier versions of this library used for the key; empty if the same.
         std::string former_lock;
         std::string former_counter;
     };

@@ -16,7 +16,7 @@ namespace json = boost::json;
 
 namespace {
 
-/// More than one is too many already; a few more make a better warning.
+/// More than one result is an error; a few more make the warning more useful.
 constexpr int max_search_results = 10;
 
 [[noreturn]] void refuse_document(const char* kind) {
@@ -37,7 +37,7 @@ json::object text(std::string_view value) {
 }
 
 json::object number(std::int64_t value) {
-    // So wants it the JSON form of 64-bit integers.
+    // In JSON, Firestore's 64-bit integers are strings.
     return {{"integerValue", std::to_string(value)}};
 }
 
@@ -67,7 +67,8 @@ std::int64_t parse_integer(std::string_view digits) {
 
 /// Peers write times as integers or as doubles.
 unix_time read_time(const json::object& fields, const char* name) {
-    // What a double can tell apart. No time comes near it, and it leaves room to reckon with.
+    // The largest integer up to which a double represents every integer. Real times are far below
+    // it, and sums with it do not overflow.
     constexpr std::int64_t most = 9'007'199'254'740'992;
     const auto& value = fields.at(name).as_object();
     std::int64_t ms = 0;
@@ -140,7 +141,7 @@ json::value parse(std::string_view body) {
     return parsed;
 }
 
-/// The service's word in an error; empty if there is none.
+/// The service's status in an error; empty if there is none.
 std::string status_in(const json::value& error) {
     const auto* const details = error.if_object();
     const auto* const status = details == nullptr ? nullptr : details->if_contains("status");
@@ -153,7 +154,7 @@ const json::array& entries_of(const json::value& answer) {
     return *entries;
 }
 
-/// One entry of an answer that is a list. An error may come behind others that were in order.
+/// An entry of an answer that is a list. An error may follow entries without one.
 const json::object& checked_entry(const json::value& entry) {
     const auto* const object = entry.if_object();
     if (object == nullptr) refuse_answer();
@@ -218,7 +219,7 @@ commit_request encode_grant(const document_names::pair& names, const stored_pair
     json::array writes;
     writes.push_back(std::move(lock_write));
     writes.push_back(update_of_counter(names, read.counter, granted.key, granted.fence));
-    // An extension of it that is still under way then fails.
+    // Then an extension of it that is still in flight fails.
     if (read.former_lock) {
         writes.push_back(removal_of(read.former_lock->name, read.former_lock->version));
     }
@@ -264,7 +265,7 @@ stored_pair decode_read(std::string_view body, const document_names::pair& names
         if (found != nullptr && document == nullptr) refuse_answer();
         const auto* const name =
             document == nullptr ? entry.if_contains("missing") : document->if_contains("name");
-        // An entry may tell nothing but the time.
+        // An entry may contain only the time.
         if (name == nullptr && document == nullptr) continue;
         if (name == nullptr || !name->is_string()) refuse_answer();
         const std::string document_name = string_of(*name);
@@ -280,7 +281,7 @@ stored_pair decode_read(std::string_view body, const document_names::pair& names
             read.former_counter = read_counter(*document);
         }
     }
-    // What is not there is said to be missing. Silence is no answer.
+    // The service reports missing documents explicitly; an answer that omits a document is invalid.
     if (!unanswered.empty()) refuse_answer();
     return read;
 }
@@ -292,7 +293,7 @@ std::vector<stored_lock> decode_search(std::string_view body) {
     for (const auto& each : entries_of(answer)) {
         const auto& entry = checked_entry(each);
         const auto* const document = entry.if_contains("document");
-        // Where nothing is found, the time is told at which that was so.
+        // If nothing is found, the answer contains the read time.
         has_answer = has_answer || document != nullptr || entry.contains("readTime");
         if (document == nullptr) continue;
         if (!document->is_object()) refuse_answer();
@@ -321,7 +322,7 @@ std::string decode_error_status(std::string_view body) {
     json::error_code problem;
     const auto parsed = json::parse(json::string_view(body.data(), body.size()), problem);
     if (problem) return {};
-    // Answers that are lists wrap their error into one, too.
+    // If the answer is a list, its error is an element of the list.
     const json::value* answer = &parsed;
     if (const auto* list = answer->if_array(); list != nullptr && !list->empty()) {
         answer = &list->front();

@@ -11,7 +11,7 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// What is in the environment and in files is read once, also for clients that follow.
+/// Environment and files are read once, also for clients that are made after a fork.
 std::function<std::shared_ptr<client>()> maker_of_clients(options given,
                                                           warning_handler on_warning) {
     auto opts = checked(std::move(given));

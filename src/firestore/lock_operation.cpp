@@ -9,10 +9,10 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// Cleanup for a server that does not come back ends after this time.
+/// Limit of the time for which a background undo is repeated while the server is unreachable.
 constexpr milliseconds max_cleanup_time = std::chrono::hours(1);
 
-/// Empty for a request that has none.
+/// The key of a request; empty if it has none.
 std::string key_of(const request& req) {
     return std::visit(
         [](const auto& each) {
@@ -55,7 +55,7 @@ boost::asio::awaitable<void> lock_operation::run(lock_store& store, net::call_co
         const bool is_late =
             ctx.is_cancelled() && ctx.reason().code() == error_code::network_timeout;
         if (!is_late || !retry_.is_contended()) throw;
-        // The server did answer, again and again.
+        // The server has answered, but commits of other clients were always faster.
         throw lock_error(error_code::service_unavailable,
                          "nothing came off in time at " + store.server().server_name() +
                              ": others kept changing the same documents; try again",
@@ -114,7 +114,7 @@ void lock_operation::clean_up_in_background() noexcept {
     try {
         owner->submit(
             std::make_shared<background_cleanup>(*std::exchange(expired_lock_, std::nullopt)));
-    } catch (const std::exception&) {  // a later question cleans up
+    } catch (const std::exception&) {  // a later `is_locked` cleans up
     }
 }
 

@@ -1,5 +1,5 @@
-/// A request on its way through the client, and what has to follow an acquisition whose fate is
-/// unknown.
+/// A lock request as an operation of the client, and the background undo after an acquisition of
+/// unknown outcome.
 #pragma once
 
 #include "firestore/client.hpp"
@@ -22,13 +22,14 @@ class lock_operation : public coroutine_operation {
     lock_operation(const request& req, const call_limits& limits,
                    const std::shared_ptr<client>& owner, completion handler);
 
-    /// Lets a stop request cancel it, until it has ended.
+    /// Lets a stop request cancel the operation, until it has ended.
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
     [[nodiscard]] outcome result() { return promise_.result(); }
 
-    /// The caller is gone: a lock that was acquired, or will have been, is released.
+    /// The caller is gone: releases the lock if this operation has acquired it or acquires it
+    /// later.
     void detach_caller() noexcept;
 
   private:
@@ -42,7 +43,7 @@ class lock_operation : public coroutine_operation {
     void undo_in_background() noexcept;
     void clean_up_in_background() noexcept;
 
-    /// Of the request, whose own view may end with the call, before this does.
+    /// A copy of the request's key, whose view may become invalid before the operation has ended.
     const std::string key_;
     const request req_;
     const std::weak_ptr<client> client_;

@@ -12,7 +12,7 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// On top of the tolerance, for extensions that are under way.
+/// In addition to the tolerance, for extensions that are in flight.
 constexpr milliseconds cleanup_guard{1'000};
 
 }  // namespace
@@ -43,7 +43,7 @@ fence next_fence(const stored_pair& read) {
     std::uint64_t last = 0;
     for (const auto* const each : {&read.counter, &read.former_counter})
         if (*each) last = std::max(last, (*each)->value);
-    // A counter may have been removed, or restored from a backup.
+    // The counter may have been removed, or restored from a backup.
     for (const auto* const each : {&read.lock, &read.former_lock})
         if (*each) last = std::max(last, counter_of((*each)->record.fence));
     return checked_fence(last + 1);

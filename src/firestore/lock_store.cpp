@@ -15,17 +15,18 @@ namespace {
 /// Two answers are enough if they agree; if they do not, a third one may be needed.
 constexpr int max_questions = 3;
 
-/// Each halves the doubt, which is a second and the time of a round trip at first.
+/// Each comparison halves the range of the possible difference, which is a second and a round trip
+/// at first.
 constexpr int max_comparisons = 4;
 
-/// What a commit of an acquisition depends on, to see whether it has changed.
+/// The versions that the commit of an acquisition requires, to see whether they have changed.
 std::string versions_of(const stored_pair& read) {
     return (read.lock ? read.lock->version : "none") + " " +
            (read.counter ? read.counter->version : "none") + " " +
            (read.former_lock ? read.former_lock->version : "none");
 }
 
-/// The end of a lock by its owner.
+/// A release: removes the lock.
 struct removal {
     lock_id id;
 
@@ -34,8 +35,8 @@ struct removal {
         return encode_removal(of.name, of.version);
     }
     [[nodiscard]] static bool is_done_to(const lock_record& /*lock*/) { return false; }
-    /// What it means that the lock is gone behind a commit whose fate is unknown; nothing if that
-    /// is unknown, too. Other clients may not remove a lock while it is live.
+    /// The outcome if the lock is gone after a commit of unknown outcome; nothing if that cannot be
+    /// decided. Other clients may not remove a lock while it is live.
     [[nodiscard]] std::optional<outcome> if_gone(unix_time now, failure_reason /*reason*/) const {
         if (is_live(ends_at, now)) return outcome::done();
         return std::nullopt;
@@ -46,15 +47,16 @@ struct removal {
     unix_time ends_at{};
 };
 
-/// A longer life.
+/// An extension: changes the expiry of the lock.
 struct extension {
     lock_id id;
     milliseconds ttl;
 
     [[nodiscard]] commit_request encode(const known_lock& of, unix_time now) {
         ends_at = now + ttl;
-        // A write that changes nothing leaves the version as it is, and an earlier extension that
-        // is still under way could follow it. Any other write makes that one fail.
+        // A write that changes nothing does not change the version, so that an earlier extension
+        // that is still in flight could be executed after it. Any other write makes that extension
+        // fail.
         if (ends_at == of.expires_at) ends_at += milliseconds{1};
         return encode_extension(of.name, of.version, ends_at);
     }
@@ -89,7 +91,7 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& req,
         const unix_time now = clock_();
         const auto found = co_await read_or_use_cache(names, req.key, retry, ctx);
         if (found.lock && found.lock->record.id == req.id) {
-            // An earlier commit got through, though its answer did not.
+            // An earlier commit was executed, but its answer was lost.
             const auto& record = found.lock->record;
             known_lock cached{names.lock, found.lock->version, record.expires_at, found.counter};
             known_locks_.remember(req.id, std::move(cached));
@@ -97,7 +99,7 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& req,
         }
         const auto granted = grant_on(found, req, now);
         if (!granted) co_return outcome::locked(time_until_free(*blocking_lock(found, now), now));
-        // The wait has used up time of the lock.
+        // The wait has used up a part of the lock's time: start again.
         const bool waited = co_await compare_clocks(ctx);
         if (waited) continue;
         std::string versions = versions_of(found);
@@ -106,7 +108,7 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& req,
         auto grant = encode_grant(names, found, *granted);
         const auto written = co_await commit(std::move(grant), std::move(versions), retry, ctx);
         if (!written.empty()) {
-            // The answer may be the first that shows the difference: the grant is undone then.
+            // This answer may be the first that shows a wrong clock: then the grant is undone.
             co_await check_clock_skew(ctx);
             known_lock cached{names.lock, written.front(), granted->expires_at, std::nullopt};
             cached.counter = stored_counter{counter_of(granted->fence), written.at(1)};
@@ -129,7 +131,8 @@ lock_store::awaitable<outcome> lock_store::extend(const extend_request& req, net
     return update_owned(extension{req.id, req.ttl}, req.key, ctx, retry);
 }
 
-/// Finds the lock with an id, verifies that it is live, and changes exactly what was found.
+/// Finds the lock with an id, verifies that it is live, and changes exactly the version that it has
+/// found.
 template <class Change>
 lock_store::awaitable<outcome> lock_store::update_owned(Change change, std::string_view key,
                                                         net::call_context& ctx,
@@ -171,8 +174,8 @@ lock_store::awaitable<outcome> lock_store::update_owned(Change change, std::stri
             if (const auto until = change.lives_on_until()) {
                 const bool refused = co_await refuses_clock(ctx);
                 if (refused) {
-                    // The answer was the first that showed the difference. Other clients judge the
-                    // end that was written by other clocks: the holder must not rely on it.
+                    // This answer was the first that showed the wrong clock. Other clients compare
+                    // the written expiry with other clocks, so the holder must not rely on it.
                     co_await remove(cached->name, written.front(), ctx);
                     co_return outcome::failed(failure_reason::expired);
                 }
@@ -195,7 +198,7 @@ lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& re
     const unix_time now = clock_();
     auto found = co_await read(names, req.key, false, ctx);
     const bool locked = blocking_lock(found, now) != nullptr;
-    // A wrong clock would remove live locks.
+    // With a wrong clock, live locks would be removed.
     if (cleanup_ && !suspects_clock() && found.lock && may_be_cleaned_up(found.lock->record, now) &&
         may_begin_cleanup(names.lock)) {
         expired_lock = std::move(found.lock);
@@ -240,7 +243,7 @@ bool lock_store::may_begin_cleanup(const std::string& name) {
     return true;
 }
 
-/// One attempt: a lock that stays ends with its TTL.
+/// Makes one attempt. If it fails, the lock ends with its TTL.
 lock_store::awaitable<void> lock_store::remove(const std::string& name, const version& current,
                                                net::call_context& ctx) {
     commit_retry only_one;
@@ -248,7 +251,7 @@ lock_store::awaitable<void> lock_store::remove(const std::string& name, const ve
     std::string versions = current;
     try {
         (void)co_await commit(std::move(removal), std::move(versions), only_one, ctx);
-    } catch (const lock_error&) {  // as said above
+    } catch (const lock_error&) {  // the lock ends with its TTL
     }
 }
 
@@ -289,12 +292,13 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
     std::string body = encode_read(names, with_counter);
     const auto answer = co_await call_or_throw("batchGet", std::move(body), ctx);
     auto found = decode_read(answer, names, with_counter);
-    // The document of another key, whose name is the hash of this one.
+    // The document of another key, which is the hash of this key.
     if (found.former_lock && !is_lock_of(found.former_lock->record, key)) found.former_lock.reset();
     co_return found;
 }
 
-/// What is stored under a key. At first, a key that was released here is taken for free.
+/// The stored documents of a key. In the first attempt, a key that this client has released is
+/// assumed to be free.
 lock_store::awaitable<stored_pair> lock_store::read_or_use_cache(const document_names::pair& names,
                                                                  std::string_view key,
                                                                  const commit_retry& retry,
@@ -309,7 +313,7 @@ lock_store::awaitable<stored_pair> lock_store::read_or_use_cache(const document_
     co_return co_await read(names, key, true, ctx);
 }
 
-/// The locks with this id: the one of the key, where that is known, or those that a query finds.
+/// The locks with this id: that of the key if the key is known, else those that a query finds.
 lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& id,
                                                                  std::string_view key,
                                                                  net::call_context& ctx) {
@@ -377,7 +381,7 @@ lock_store::awaitable<std::vector<version>> lock_store::commit(commit_request ba
 
 // Warnings.
 
-/// Leaves out the id's hash, from which most of the id can be computed.
+/// The message omits the hash of the lock id, from which most of the id can be computed.
 void lock_store::warn_of_duplicates(const std::vector<stored_lock>& found) const {
     std::string keys;
     for (const auto& each : found)
@@ -405,7 +409,7 @@ void lock_store::warn_on_clock_skew() {
     has_warned_of_clock_ = is_wrong;
 }
 
-/// Whether the latest estimate shows a wrong clock. A single wrong answer can be the reason.
+/// Whether the latest estimate shows a wrong clock. The cause may be a single wrong answer.
 bool lock_store::suspects_clock() const {
     const auto skew = server_.clocks().value();
     return skew && skew->proven() >= skew_to_refuse;
@@ -418,16 +422,17 @@ bool lock_store::may_have_wrong_clock() const {
            (skew->at_least <= -skew_to_refuse || skew->at_most >= skew_to_refuse);
 }
 
-/// Before the first lock is granted: one answer leaves a second of doubt, so this asks for the time
-/// at the moments that tell most, until it is known whether the clock is wrong. True if it has
-/// waited for such a moment. A client that is too far from the server to know gives up.
+/// Called before the first lock is granted. One answer leaves an uncertainty of a second, so this
+/// asks for the time when an answer halves the uncertainty, until it is known whether the clock is
+/// wrong. Returns true if it has waited. If the round trip is too long to decide, it ends after
+/// `max_comparisons`.
 lock_store::awaitable<bool> lock_store::compare_clocks(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse || has_compared_clocks_) co_return false;
     bool waited = false;
     for (int i = 0; i < max_comparisons && may_have_wrong_clock(); ++i) {
         waited = true;
         co_await ctx.sleep(pause_before_question(*server_.clocks().value(), clock_()));
-        // The answer to another operation may have told by now.
+        // An answer to another operation may have decided it meanwhile.
         if (!may_have_wrong_clock()) break;
         const bool has_time = co_await server_.ask_for_time(ctx);
         if (!has_time) break;
@@ -436,9 +441,10 @@ lock_store::awaitable<bool> lock_store::compare_clocks(net::call_context& ctx) {
     co_return waited;
 }
 
-/// Before it refuses, it asks the server for the time again, until two answers in a row show that
-/// the clock is wrong or one shows that it is right. An extension is refused before anything is
-/// sent; without these questions a wrong estimate would never be corrected.
+/// Whether to refuse because of the clock. Before a refusal it asks the server for the time again,
+/// until two consecutive answers show that the clock is wrong or one shows that it is right. An
+/// extension is refused before anything is sent, so without these requests a wrong estimate would
+/// never be corrected.
 lock_store::awaitable<bool> lock_store::refuses_clock(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse) co_return false;
     for (int questions = 0; questions < max_questions && suspects_clock(); ++questions) {

@@ -1,5 +1,5 @@
-/// The operations on locks, each a sequence of requests that is repeated from its beginning if
-/// another client was faster.
+/// The lock operations. Each is a sequence of requests (optimistic concurrency): if another
+/// client's commit was faster, the operation starts again.
 #pragma once
 
 #include "firestore/bounded_cache.hpp"
@@ -24,12 +24,11 @@
 
 namespace syncguard::firestore {
 
-/// The time limit of the removal of an ended lock, and the least time between the beginnings of two
-/// removals.
+/// The time limit of the removal of an ended lock, and the minimum interval between removals.
 inline constexpr std::chrono::seconds longest_cleanup{10};
 
-/// What a lock that was granted here looks like in the store, as far as is known. It lets the lock
-/// be released or extended without reading it first.
+/// Cached state of a lock that was granted by this client. With it the lock can be released or
+/// extended without reading it first.
 struct known_lock {
     std::string name;
     firestore::version version;
@@ -37,37 +36,38 @@ struct known_lock {
     std::optional<stored_counter> counter;
 };
 
-/// Thread safety: none; used by the thread that runs the context. Everything throws `lock_error`.
+/// Thread safety: none; used by the thread that runs the context. All operations throw
+/// `lock_error`.
 class lock_store {
   public:
     template <class Result>
     using awaitable = boost::asio::awaitable<Result>;
 
-    /// All references outlive it.
+    /// All references must outlive the object.
     lock_store(service& server, const options& opts, const warning_handler& on_warning);
 
     [[nodiscard]] service& server() noexcept { return server_; }
 
-    // `retry` is fresh. It tells after a failure, and after an acquisition that found the key
-    // locked, whether the change may have been made, or may yet be.
+    // `retry` is new. After a failure, or an acquisition that found the key locked, it says whether
+    // the change may have been made, or may still be.
     [[nodiscard]] awaitable<outcome> acquire(const acquire_request& req, net::call_context& ctx,
                                              commit_retry& retry);
     [[nodiscard]] awaitable<outcome> release(const release_request& req, net::call_context& ctx,
                                              commit_retry& retry);
     [[nodiscard]] awaitable<outcome> extend(const extend_request& req, net::call_context& ctx,
                                             commit_retry& retry);
-    /// `expired_lock` receives the lock that is to be cleaned up, if there is one.
+    /// `expired_lock` receives the lock to clean up, if there is one.
     [[nodiscard]] awaitable<outcome> is_locked(const is_locked_request& req, net::call_context& ctx,
                                                std::optional<stored_lock>& expired_lock);
     [[nodiscard]] awaitable<outcome> lookup(const key_lookup_request& req, net::call_context& ctx);
     [[nodiscard]] awaitable<outcome> lookup(const id_lookup_request& req, net::call_context& ctx);
 
-    /// Removes a lock that is still as it was read.
+    /// Removes a lock that is unchanged since it was read.
     [[nodiscard]] awaitable<void> clean_up(const stored_lock& expired_lock, net::call_context& ctx);
 
-    /// Makes sure that an acquisition leaves no lock, also if its commit is executed later: removes
-    /// its lock, or raises the fence counter, because the commit demands the counter's version. A
-    /// fence is left out then.
+    /// Makes sure that an acquisition leaves no lock, also if its commit is executed later. Removes
+    /// its lock; if there is none, raises the fence counter, so that the commit, which requires the
+    /// counter's version, fails. This skips a fence.
     [[nodiscard]] awaitable<void> undo(const lock_id& id, std::string_view key,
                                        net::call_context& ctx);
 
@@ -82,7 +82,7 @@ class lock_store {
     [[nodiscard]] awaitable<std::vector<stored_lock>> search(const lock_id& id,
                                                              net::call_context& ctx);
 
-    /// The versions that were written; none after a failure, which `retry` has recorded.
+    /// Returns the versions that were written; none after a failure, which `retry` has recorded.
     [[nodiscard]] awaitable<std::vector<version>> commit(commit_request batch, std::string versions,
                                                          commit_retry& retry,
                                                          net::call_context& ctx);
@@ -112,13 +112,13 @@ class lock_store {
     const bool cleanup_;
     const firestore::on_clock_skew on_clock_skew_;
     const warning_handler& on_warning_;
-    // If something has changed since, the precondition of a write fails, and it is read after all:
-    // what is remembered need not be true.
+    // Caches. An entry may be outdated: then the precondition of the write fails, and the documents
+    // are read.
     bounded_cache<lock_id, known_lock> known_locks_;
-    /// The counters of locks that were released here, by the names of the locks: such a key is most
-    /// likely still free.
+    /// The counters of locks that this client released, by the names of the locks: such a key is
+    /// most likely still free.
     bounded_cache<std::string, stored_counter> known_counters_;
-    /// The time at which the last removal of an ended lock began, by the name of the lock.
+    /// When the last removal of an ended lock began, by the name of the lock.
     bounded_cache<std::string, std::chrono::steady_clock::time_point> cleanups_;
     std::minstd_rand random_;
     bool has_compared_clocks_ = false;

@@ -10,7 +10,7 @@ namespace {
 
 struct known_status {
     std::string_view status;
-    unsigned http_status;  ///< Stands for it where the service gave no word.
+    unsigned http_status;  ///< Used if the answer contains no status.
     error_code code;
     std::string_view advice;
     bool is_refusal = true;  ///< Whether a commit with this answer has written nothing.
@@ -50,7 +50,8 @@ const known_status* find(unsigned http_status, std::string_view status) {
     return by_number != statuses.end() ? by_number : nullptr;
 }
 
-/// A word of the service as it makes them, and nothing that something in between invented.
+/// Whether the text has the form of a status of the service, so that text from a proxy is not
+/// quoted.
 bool is_word(std::string_view status) {
     return !status.empty() && status.size() < 40 &&
            std::all_of(status.begin(), status.end(),

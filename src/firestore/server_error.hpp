@@ -1,4 +1,4 @@
-/// What Firestore's refusals mean.
+/// Maps Firestore's errors to `lock_error`.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -8,16 +8,16 @@
 
 namespace syncguard::firestore {
 
-/// Whether the service refused a commit: nothing was written. Only a word that Firestore uses for a
-/// refusal, with the HTTP status that belongs to it, counts. Any other answer may come from a proxy
-/// or from a server that gave up waiting: the commit may have taken effect, or may yet.
+/// Whether the service refused a commit: nothing was written. True only for a status that Firestore
+/// uses for refusals, with the HTTP status that belongs to it. Any other answer may come from a
+/// proxy or from a server that timed out: the commit may have been executed, or may still be.
 [[nodiscard]] bool is_refusal(unsigned http_status, std::string_view status) noexcept;
 
-/// Whether a refusal means that a document was not, or did not stay, as it was read.
+/// Whether a refusal means that a document has changed since it was read.
 [[nodiscard]] bool is_conflict(std::string_view status) noexcept;
 
-/// `status` is the service's word, empty where it gave none. The service's own text is not
-/// repeated: it holds names of documents.
+/// `status` is the service's status, empty if there is none. The service's text is not quoted,
+/// because it contains names of documents.
 [[nodiscard]] lock_error to_lock_error(unsigned http_status, std::string_view status,
                                        const std::string& server_name);
 

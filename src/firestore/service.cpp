@@ -81,10 +81,9 @@ asio::awaitable<net::http_response> service::call(std::string_view method, std::
         auto answer = co_await send(request, ctx);
         constexpr unsigned unauthorised = 401;
         if (answer.status != unauthorised) co_return answer;
-        // Without Firestore's own word, something between may have answered for it.
+        // If the answer does not contain this status, it may come from a proxy.
         if (!repeatable && decode_error_status(answer.body) != "UNAUTHENTICATED") co_return answer;
-        // The token may have been withdrawn before its time. The server did nothing with the
-        // request.
+        // The token may have been revoked early. The server did not execute the request.
         tokens_.reject(token);
         if (!is_first) co_return answer;
     }

@@ -1,5 +1,4 @@
-/// Firestore's REST interface: requests with the right token, to the right place. It knows nothing
-/// about locks.
+/// Client of Firestore's REST interface: adds the access token and the path. Independent of locks.
 #pragma once
 
 #include "firestore/clock_estimate.hpp"
@@ -17,40 +16,40 @@
 
 namespace syncguard::firestore {
 
-/// Where the service is and who we are to it: decided once, at the construction of a store.
+/// Address and credentials of the service, determined once when the engine is made.
 struct service_config {
     net::http_origin origin;
     firestore::credentials credentials;
-    std::string server_name;  ///< What messages call the server.
+    std::string server_name;  ///< Names the server in messages.
 };
 
-/// Looks into the options, the environment and the credentials file. Throws `lock_error`
+/// Reads the options, the environment and the credentials file. Throws `lock_error`
 /// (invalid_argument).
 [[nodiscard]] service_config find_service_config(const options& opts);
 
-/// Where the service is, by the options and the environment. Throws `lock_error`
+/// The address of the service, by the options and the environment. Throws `lock_error`
 /// (invalid_argument).
 [[nodiscard]] net::http_origin find_origin(const options& opts);
 
 /// Thread safety: none; used by the thread that runs the context.
 class service {
   public:
-    /// All references outlive the service.
+    /// All references must outlive the service.
     service(boost::asio::io_context& context, const service_config& config, const options& opts,
             net::lazy_tls_context& tls, net::socket_registry& sockets);
 
     [[nodiscard]] const std::string& server_name() const noexcept { return server_.server_name(); }
 
     /// Calls a method of the documents' root, such as "batchGet". Throws as `http_pool::request`
-    /// does, and what keeps it from having a token.
+    /// does, or because it cannot get a token.
     [[nodiscard]] boost::asio::awaitable<net::http_response> call(std::string_view method,
                                                                   std::string body, bool repeatable,
                                                                   net::call_context& ctx);
 
-    /// Asks for nothing but the time. False if the server does not tell.
+    /// Sends a request only for the `Date` of its answer. False if there is none.
     [[nodiscard]] boost::asio::awaitable<bool> ask_for_time(net::call_context& ctx);
 
-    /// What the server's answers told of its clock so far.
+    /// The estimate of the server's clock from all answers so far.
     [[nodiscard]] const clock_estimate& clocks() const noexcept { return clocks_; }
 
     [[nodiscard]] bool is_emulator() const noexcept { return is_emulator_; }

@@ -34,7 +34,7 @@ key_pointer read_key(const std::string& pem) {
         source ? ::PEM_read_bio_PrivateKey(source.get(), nullptr, no_password, nullptr) : nullptr,
         &::EVP_PKEY_free);
     if (key && ::EVP_PKEY_get_base_id(key.get()) != EVP_PKEY_RSA) key.reset();
-    // What OpenSSL noted must not surface elsewhere as the reason of something else.
+    // Errors left in OpenSSL's queue would later be reported as the reason of other failures.
     ::ERR_clear_error();
     return key;
 }

@@ -1,4 +1,4 @@
-/// The signature of a service account: RS256, by OpenSSL.
+/// Signs token requests of a service account: RS256, with OpenSSL.
 #pragma once
 
 #include "firestore/credentials.hpp"

@@ -17,13 +17,13 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// How long before its end a token is renewed, and how long before it is no longer sent; less where
-/// it does not live that long.
+/// How long before its expiry a token is renewed, and how long before it is no longer sent; less if
+/// its lifetime is shorter.
 constexpr std::chrono::seconds renewal_ahead{240};
 constexpr std::chrono::seconds margin_at_the_end{10};
 
 constexpr std::chrono::seconds longest_fetch{10};
-/// After a renewal that failed, with a token that can still be used.
+/// The delay after a renewal that failed, while the token can still be used.
 constexpr std::chrono::seconds retry_delay{5};
 
 constexpr std::chrono::milliseconds connect_timeout{3'000};

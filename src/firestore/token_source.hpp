@@ -1,4 +1,4 @@
-/// Access tokens: fetched when needed, kept, and renewed before they end.
+/// Cache of the access token, which is fetched when needed and renewed before it expires.
 #pragma once
 
 #include "firestore/credentials.hpp"
@@ -15,7 +15,7 @@
 
 namespace syncguard::firestore {
 
-/// One request for a token is under way at a time, however many wait for it.
+/// At most one request for a token is in flight; all callers wait for the same one.
 ///
 /// Thread safety: none; used by the thread that runs the context.
 class token_source {
@@ -26,13 +26,13 @@ class token_source {
     token_source& operator=(const token_source&) = delete;
     ~token_source() = default;
 
-    /// A token that can be used now. Throws `lock_error` if there is none to be had.
+    /// A valid token. Throws `lock_error` if none can be fetched.
     [[nodiscard]] boost::asio::awaitable<std::string> get(net::call_context& ctx);
 
-    /// The server did not accept it: the next call fetches another.
+    /// The server did not accept the token: the next `get` fetches another.
     void reject(std::string_view token);
 
-    /// Whether a request is under way. Until it has ended, a thread must run the context.
+    /// Whether a request is in flight. Until it has ended, a thread must run the context.
     [[nodiscard]] bool is_fetching() const noexcept { return fetching_ != nullptr; }
     void stop();
 
@@ -43,7 +43,7 @@ class token_source {
 
     void begin_fetching();
     [[nodiscard]] boost::asio::awaitable<void> fetch(fetch_guard guard);
-    /// The failure to report if there is no source of tokens.
+    /// The error to report if there is no source of tokens.
     [[nodiscard]] lock_error explained(const lock_error& error) const;
 
     boost::asio::io_context& context_;

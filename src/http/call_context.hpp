@@ -1,4 +1,4 @@
-/// The context of one call: its deadline and its cancellation.
+/// Deadline and cancellation of one call.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -15,15 +15,15 @@
 
 namespace syncguard::net {
 
-/// Cancellation ends the current wait of one coroutine at once. It happens at most once, and is
-/// final.
+/// Cancellation ends the current wait of the call's coroutine at once. A call is cancelled at most
+/// once, and stays cancelled.
 ///
 /// Thread safety: none; used by the thread that runs the context.
 class call_context : public std::enable_shared_from_this<call_context> {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// A call that has priority goes before the others that wait for a connection.
+    /// A call that has priority gets a connection before other waiting calls.
     explicit call_context(boost::asio::io_context& context, bool has_priority = false)
         : has_priority_(has_priority),
           deadline_(context),
@@ -33,17 +33,17 @@ class call_context : public std::enable_shared_from_this<call_context> {
     call_context& operator=(const call_context&) = delete;
     ~call_context() = default;
 
-    /// Cancels it at that time with that error. A later call replaces the former.
+    /// Cancels the call at `when` with `error`. A later `set_deadline` replaces an earlier one.
     void set_deadline(time_point when, lock_error error);
 
-    /// Cancels it now, unless it is cancelled.
+    /// Cancels the call now, unless it is already cancelled.
     void cancel(const lock_error& error);
 
     [[nodiscard]] bool has_priority() const noexcept { return has_priority_; }
 
     [[nodiscard]] bool is_cancelled() const noexcept { return error_.has_value(); }
 
-    /// The error that it was cancelled with.
+    /// The error with which the call was cancelled.
     [[nodiscard]] const lock_error& reason() const { return error_.value(); }
 
     /// Throws the reason if it is cancelled.
@@ -51,8 +51,8 @@ class call_context : public std::enable_shared_from_this<call_context> {
         if (error_) throw lock_error(*error_);
     }
 
-    /// While this lives, cancellation calls `stop`, which ends the current wait. If several live,
-    /// only the youngest is called.
+    /// While this object exists, cancellation calls `stop`, which ends the current wait. If several
+    /// exist, only the newest is called.
     class cancel_handler {
       public:
         cancel_handler(call_context& ctx, std::function<void()> stop)
@@ -66,7 +66,7 @@ class call_context : public std::enable_shared_from_this<call_context> {
         std::function<void()> outer_;
     };
 
-    /// Waits that long, or until `wake`. Throws the reason if it is cancelled.
+    /// Waits for `length`, or until `wake`. Throws the reason if the call is cancelled.
     [[nodiscard]] boost::asio::awaitable<void> sleep(std::chrono::steady_clock::duration length);
     void wake() { sleep_timer_.cancel(); }
 

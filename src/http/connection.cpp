@@ -28,7 +28,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// No answer that is waited for here comes near it.
+/// Far more than any expected answer.
 constexpr std::uint64_t largest_body = std::uint64_t{16} * 1024 * 1024;
 
 constexpr unsigned switching_protocols = 101;
@@ -94,7 +94,7 @@ asio::awaitable<void> http_connection::open_to(std::vector<tcp::endpoint> candid
     ctx.check();
     std::function<void()> stop = [this] { close(); };
     const call_context::cancel_handler connecting(ctx, std::move(stop));
-    // It may have come due just before it was stopped.
+    // The timer may have expired just before it was stopped; then its handler still runs.
     const auto attempt = std::make_shared<char>();
     asio::steady_timer limit(context_, until);
     limit.async_wait([this, weak = std::weak_ptr(attempt)](const auto& stopped) {
@@ -113,7 +113,7 @@ asio::awaitable<void> http_connection::open_to(std::vector<tcp::endpoint> candid
     keep_alive_ = true;
 }
 
-/// Returns without a connection if time is up, or if it was cancelled.
+/// Returns without a connection if time is up or the call was cancelled.
 asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candidates,
                                                const call_context& ctx, time_point until) {
     boost::system::error_code problem = asio::error::host_not_found;
@@ -122,8 +122,8 @@ asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candid
         const auto protocol = candidates[tried].protocol();
         problem = sockets_.open(socket_, protocol, registered_socket_);
         if (problem) continue;
-        // Of the time that is left each gets its share, so that a dead address leaves some to the
-        // others.
+        // The remaining time is divided among the remaining addresses, so that a dead address
+        // leaves time for the others.
         const auto left = std::max(until - steady_clock::now(), steady_clock::duration(0));
         asio::steady_timer share(context_, left / static_cast<int>(candidates.size() - tried));
         const auto attempt = std::make_shared<char>();
@@ -133,7 +133,8 @@ asio::awaitable<void> http_connection::connect(std::vector<tcp::endpoint> candid
         });
         auto token = asio::redirect_error(use_awaitable, problem);
         co_await socket_.async_connect(candidates[tried], token);
-        // Whatever came of it, the socket may be closed, and nothing would close the next one.
+        // Whatever the result, the socket may have been closed by `stop` or `limit`, and neither
+        // would close the socket for the next address.
         if (ctx.is_cancelled() || steady_clock::now() >= until) co_return;
         if (problem == asio::error::operation_aborted) problem = asio::error::timed_out;
     }
@@ -200,8 +201,8 @@ asio::awaitable<http_response> http_connection::exchange(const http_request& req
         throw broken(problem);
     }
 
-    // The parser expects no body behind these statuses. A server that sends one all the same would
-    // have it read as the next answer.
+    // The parser expects no body after these statuses. If a server sends one nevertheless, it would
+    // be read as the next answer, so the connection is not used again.
     const auto status = received.result_int();
     const bool has_no_body = status == no_content || status == not_modified;
     keep_alive_ = received.keep_alive() && !has_no_body && received_.size() == 0;
@@ -213,11 +214,11 @@ asio::awaitable<http_response> http_connection::exchange(const http_request& req
 
 bool http_connection::is_usable() {
     if (!keep_alive_ || !socket_.is_open()) return false;
-    // No request is under way: any data, and the end of the stream, make the connection unusable.
+    // No request is outstanding: any data, or the end of the stream, makes the connection unusable.
     char byte = 0;
     if (tls_) {
-        // Also sees data that the TLS layer has received and not handed out. The socket is
-        // non-blocking; session tickets and the like are processed on the way.
+        // This also finds data that the TLS layer has received and not yet returned. The socket is
+        // non-blocking; OpenSSL processes session tickets and similar messages during the call.
         boost::system::error_code problem;
         tls_->read_some(asio::buffer(&byte, 1), problem);
         return problem == asio::error::would_block;

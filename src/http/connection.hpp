@@ -1,4 +1,4 @@
-/// One connection to an HTTP server: made, used for one exchange after the other, closed.
+/// One connection to an HTTP server, used for one exchange after the other.
 #pragma once
 
 #include "http/call_context.hpp"
@@ -26,8 +26,8 @@ class http_connection {
     using tcp = boost::asio::ip::tcp;
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// All arguments outlive the connection; `tls` is null for none. `server_name` is what messages
-    /// call the server.
+    /// All arguments must outlive the connection; `tls` is null for a connection without TLS.
+    /// `server_name` names the server in messages.
     http_connection(boost::asio::io_context& context, const http_origin& origin,
                     const std::string& server_name, boost::asio::ssl::context* tls,
                     socket_registry& sockets);
@@ -35,26 +35,27 @@ class http_connection {
     http_connection& operator=(const http_connection&) = delete;
     ~http_connection() { close(); }
 
-    /// Finds the host, connects, and secures the connection, all by that time. Throws `lock_error`,
-    /// after which the connection is of no use: network_timeout if time is up, and the reason of a
-    /// cancellation, at once.
+    /// Resolves the host name, connects and does the TLS handshake, all before `until`. Throws
+    /// `lock_error`, after which the connection is unusable: network_timeout if time is up; after a
+    /// cancellation, at once, its reason.
     [[nodiscard]] boost::asio::awaitable<void> open(call_context& ctx, time_point until);
 
-    /// The same with the host's addresses, which are tried one after the other.
+    /// As `open`, with the host's addresses, which are tried one after the other.
     [[nodiscard]] boost::asio::awaitable<void> open_to(std::vector<tcp::endpoint> candidates,
                                                        call_context& ctx, time_point until);
 
     /// Sends a request and receives its answer, the final response: interim ones (1xx) are skipped.
-    /// Throws the reason of a cancellation that came before, else `response_lost`; then the
-    /// connection is closed: the answer may still come, and must not be taken for another's.
+    /// Throws the reason of a cancellation if that came before anything was sent, else
+    /// `response_lost`; the connection is closed then, because the answer may still come and must
+    /// not be taken for the answer to another request.
     [[nodiscard]] boost::asio::awaitable<http_response> exchange(const http_request& req,
                                                                  call_context& ctx);
 
-    /// Whether another exchange can be tried. What the server said of the connection's end
-    /// meanwhile is seen, without waiting.
+    /// Whether another exchange can be tried. It detects, without waiting, that the server has
+    /// closed the connection in the meantime.
     [[nodiscard]] bool is_usable();
 
-    /// After a failed exchange: whether anything of an answer had come.
+    /// After a failed exchange: whether any part of an answer was received.
     [[nodiscard]] bool received_any() const noexcept { return received_any_; }
 
     void close() noexcept;

@@ -18,7 +18,7 @@ std::optional<Number> number_in(std::string_view text) {
     return value;
 }
 
-/// What may stand in a host name or an address, and nothing that could begin another header.
+/// Accepts the characters of host names and addresses, and none that could begin another header.
 bool is_host(std::string_view text) {
     return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -26,13 +26,13 @@ bool is_host(std::string_view text) {
     });
 }
 
-/// Nothing that would end the line of a request, or a part of it.
+/// Refuses characters that would end the request line or a part of it.
 bool is_target(std::string_view text) {
     return std::none_of(text.begin(), text.end(),
                         [](char c) { return static_cast<unsigned char>(c) <= ' ' || c == '\x7f'; });
 }
 
-/// `port` stays as it is where the text names none.
+/// The port stays unchanged if the text contains none.
 bool read_authority(std::string_view text, http_origin& read, bool needs_port) {
     std::string_view port;
     if (text.starts_with('[')) {
@@ -111,7 +111,7 @@ std::optional<std::chrono::sys_seconds> parse_http_date(std::string_view text) {
     const year_month_day date{year(*year_number),
                               month(static_cast<unsigned>(month_at - months.begin()) + 1),
                               day(*day_number)};
-    // A leap second is the sixty-first.
+    // 60 is a leap second.
     if (!date.ok() || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
     return sys_days(date) + hours(*hour) + minutes(*minute) + seconds(*second);
 }

@@ -1,4 +1,4 @@
-/// Requests and answers of HTTP, as far as the engines need them.
+/// HTTP requests and responses, as far as the engines need them.
 #pragma once
 
 #include <syncguard/error.hpp>
@@ -13,19 +13,19 @@
 
 namespace syncguard::net {
 
-/// Where requests go.
+/// The server to which requests are sent.
 struct http_origin {
     std::string host;
     std::uint16_t port = 443;
     bool tls = true;
 
-    /// `host:port`, as it is shown and as it is sent.
+    /// `host:port`, for messages and for the Host header.
     [[nodiscard]] std::string authority() const;
-    /// Whether it is this very host, by its name or address.
+    /// Whether it is the local host: `localhost` or a loopback address.
     [[nodiscard]] bool is_loopback() const;
 };
 
-/// A URL's origin and the rest, which begins with '/'.
+/// A URL's origin, and the rest, which begins with '/'.
 struct http_location {
     http_origin origin;
     std::string target;
@@ -44,15 +44,15 @@ struct http_request {
     std::string target;
     std::vector<std::pair<std::string, std::string>> headers;
     std::string body;
-    /// Whether doing it twice is no different from doing it once. If so, it is sent again where a
-    /// connection that was kept turns out to be closed.
+    /// Whether the request is idempotent. If so, it is sent again if a connection that was kept
+    /// alive turns out to be closed.
     bool repeatable = false;
 };
 
 struct http_response {
     unsigned status = 0;
     std::string body;
-    /// The server's clock, in whole seconds, cut off.
+    /// The server's clock, rounded down to whole seconds.
     std::optional<std::chrono::sys_seconds> date;
 };
 
@@ -60,8 +60,8 @@ struct http_response {
 /// is something else.
 [[nodiscard]] std::optional<std::chrono::sys_seconds> parse_http_date(std::string_view text);
 
-/// A request was sent, or may have been, and no complete response came, or its caller did not wait
-/// for it: the server may have acted on it.
+/// A request was or may have been sent, and no complete response was received, or its caller did
+/// not wait for it: the server may have executed the request.
 class response_lost : public lock_error {
   public:
     using lock_error::lock_error;

@@ -15,16 +15,16 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// Servers, and the routers before them, forget connections that are silent for minutes.
+/// Servers, and routers in front of them, drop connections that are idle for minutes.
 constexpr std::chrono::seconds max_idle{50};
 
 /// The longest time for which a new connection is delayed. It is less than `reconnect_delay`
-/// allows, because the server may be well and only the time of some callers too short.
+/// allows, because the server may be healthy and only the timeouts of some callers too short.
 constexpr milliseconds max_connect_delay{250};
 
 }  // namespace
 
-/// The right to one of the connections of the pool, for the time of a request.
+/// Scope guard: the right to use one connection of the pool, for the duration of a request.
 class http_pool::checkout {
   public:
     checkout(http_pool& pool, std::unique_ptr<http_connection> kept, const call_context& ctx)
@@ -43,7 +43,8 @@ class http_pool::checkout {
     const call_context& ctx_;
 };
 
-/// A caller that waits for a connection. It is in the queue from its construction to its end.
+/// A caller that waits for a connection. It is in the queue from its construction to its
+/// destruction, or until a connection is handed over.
 class http_pool::waiter {
   public:
     waiter(http_pool& pool, waiter_queue& queue)
@@ -88,13 +89,14 @@ class http_pool::waiter {
 http_pool::http_pool(asio::io_context& context, settings opts, lazy_tls_context* tls,
                      socket_registry& sockets)
     : context_(context), opts_(std::move(opts)), tls_(tls), sockets_(sockets) {
-    // Giving one back must not fail.
+    // So that `give_back` does not allocate.
     idle_.reserve(opts_.most_connections);
 }
 
 asio::awaitable<http_response> http_pool::request(const http_request& req, call_context& ctx) {
     auto kept = co_await take(ctx);
-    // A call that pauses must keep no place from calls that have priority.
+    // During the pause the call gives its connection slot back, so that calls that have priority
+    // can use it.
     while (!kept && must_pause(ctx)) {
         give_back(nullptr);
         co_await ctx.sleep(next_connect_at_ - steady_clock::now());
@@ -121,7 +123,7 @@ asio::awaitable<http_response> http_pool::request(const http_request& req, call_
     }
 }
 
-/// Null means that the caller may make a connection.
+/// Null: the caller may open a connection.
 asio::awaitable<std::unique_ptr<http_connection>> http_pool::take(call_context& ctx) {
     ctx.check();
     if (priority_.empty() && waiting_.empty()) {
@@ -144,7 +146,7 @@ asio::awaitable<std::unique_ptr<http_connection>> http_pool::take(call_context& 
 
 std::unique_ptr<http_connection> http_pool::take_idle() {
     while (!idle_.empty()) {
-        // The one that was used last is the most likely to be alive.
+        // The connection that was used last is the most likely to be open.
         auto last = std::move(idle_.back());
         idle_.pop_back();
         if (steady_clock::now() - last.since < max_idle && last.connection->is_usable()) {
@@ -161,7 +163,7 @@ bool http_pool::must_pause(const call_context& ctx) const {
 
 void http_pool::note_cancelled_request() {
     const auto now = steady_clock::now();
-    // Calls that end together count once.
+    // Calls that are cancelled at the same time count once.
     if (now < next_connect_at_) return;
     next_connect_at_ = now + std::min(reconnect_delay(++cancelled_requests_), max_connect_delay);
 }

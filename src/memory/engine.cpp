@@ -24,7 +24,8 @@ memory_engine::~memory_engine() {
 }
 
 void memory_engine::after_fork_in_child() {
-    // Threads of the parent wait in these: to destroy them here would be to wait for those threads.
+    // Threads of the parent wait on these condition variables: a destructor would wait for these
+    // threads, which do not exist in the child.
     static auto* const leaked_after_fork = new std::list<waiting_thread>;
     leaked_after_fork->splice(leaked_after_fork->end(), waiting_);
     mutex_.unlock();
@@ -36,7 +37,7 @@ backend_capabilities memory_engine::capabilities() const noexcept {
 }
 
 outcome memory_engine::execute(const request& req, const call_limits& limits) {
-    // Only an acquisition with `wait_until` waits, and its deadline is later than that.
+    // Only an acquisition with `wait_until` waits, and its deadline is later than `wait_until`.
     std::unique_lock guard(mutex_);
     if (const auto* acquisition = std::get_if<acquire_request>(&req)) {
         return acquire_when_free(guard, *acquisition, limits.stop);
@@ -99,7 +100,7 @@ memory_engine::key_node* memory_engine::find_owned(const lock_id& id) {
     const auto found = by_id_.find(id);
     if (found == by_id_.end()) return nullptr;
     key_node* node = found->second;
-    // The index is kept exact; ownership is verified all the same (ADR-003).
+    // The index is exact; ownership is verified nevertheless (ADR-003).
     return node->second.lock && node->second.lock->id == id ? node : nullptr;
 }
 
@@ -122,7 +123,7 @@ void memory_engine::notify_waiting(std::string_view key) {
     }
 }
 
-/// Looks at two locks for each one that is added, so that expired ones cannot pile up.
+/// Checks two locks for each lock that is added, so that expired locks cannot accumulate.
 void memory_engine::sweep_some(unix_time now) {
     for (int checks = 0; checks < 2 && !held_.empty(); ++checks) {
         if (sweep_at_ >= held_.size()) sweep_at_ = 0;

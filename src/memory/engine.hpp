@@ -1,4 +1,4 @@
-/// The in-process store: what is locked, and how far each key's fences have come.
+/// The in-process store: a table of keys with their locks and fence counters.
 #pragma once
 
 #include "util/fork_guard.hpp"
@@ -19,7 +19,7 @@
 
 namespace syncguard::memory {
 
-/// One mutex guards everything: no operation does more under it than a few look-ups.
+/// One mutex guards everything: each operation only does a few look-ups under it.
 class memory_engine : public engine, private fork_participant {
   public:
     explicit memory_engine(options opts);
@@ -33,16 +33,16 @@ class memory_engine : public engine, private fork_participant {
     void async_execute(const request& req, const call_limits& limits,
                        completion handler) noexcept override;
 
-    /// How many locks are in the store, live or not yet swept.
+    /// The number of locks in the store: live ones, and expired ones that were not swept yet.
     [[nodiscard]] std::size_t stored_locks() const;
 
   private:
-    // A child gets a copy of the store; it must not be caught in the middle of a change.
+    // A forked child gets a copy of the store, which must not be in the middle of a change.
     void before_fork() override { mutex_.lock(); }
     void after_fork_in_parent() override { mutex_.unlock(); }
     void after_fork_in_child() override;
 
-    /// The lock on a key. It has a place in `held_` for the sweep and one in `by_id_`.
+    /// The lock on a key. `held_` (for the sweep) and `by_id_` refer to its key.
     struct lock_entry {
         lock_id id;
         unix_time expires_at;
@@ -51,7 +51,7 @@ class memory_engine : public engine, private fork_participant {
         std::size_t index;
     };
 
-    /// All that is known of a key. The counter stays when the lock goes.
+    /// The data of a key. The counter stays when the lock is removed.
     struct key_entry {
         std::uint64_t fence_counter;
         std::optional<lock_entry> lock;
@@ -87,13 +87,13 @@ class memory_engine : public engine, private fork_participant {
     [[nodiscard]] key_node* find_key(std::string_view key);
     [[nodiscard]] key_node* find_owned(const lock_id& id);
     void erase_lock(key_node& node);
-    /// Wakes the waiters of a key whose lock is gone, or ends earlier than before.
+    /// Wakes the threads that wait for a key, after its lock was removed or shortened.
     void notify_waiting(std::string_view key);
     void sweep_some(unix_time now);
 
     const options options_;
-    /// Locks end by the clock of leases, which never steps. It is anchored to the wall clock once,
-    /// so that its times can be shown.
+    /// Locks end by the lease clock, which never steps. This offset, computed once, converts its
+    /// times to wall times for display.
     const std::chrono::sys_time<std::chrono::nanoseconds> wall_time_at_boot_ =
         std::chrono::system_clock::now() - lease_clock::now().time_since_epoch();
     mutable std::mutex mutex_;

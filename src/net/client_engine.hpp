@@ -1,4 +1,4 @@
-/// What networked engines share: blocking and asynchronous calls, shutdown, and forks.
+/// Base class of the networked engines: blocking and asynchronous calls, shutdown, and forks.
 #pragma once
 
 #include "util/fork_guard.hpp"
@@ -13,7 +13,7 @@
 
 namespace syncguard::net {
 
-/// `Client` takes operations, a `LockOperation` is a request on its way through it.
+/// `Client` executes operations; a `LockOperation` is a request on its way through the client.
 template <class Client, class LockOperation>
 class client_engine : public engine, private fork_participant {
   public:
@@ -71,12 +71,12 @@ class client_engine : public engine, private fork_participant {
     /// How long the destructor waits for background releases.
     static constexpr milliseconds shutdown_grace{1'000};
 
-    // A child would read the answers meant for its parent: it gets a client of its own.
+    // A child would read answers that belong to its parent, so it gets a new client.
     void before_fork() override { client_->sockets().before_fork(); }
     void after_fork_in_parent() override { client_->sockets().after_fork_in_parent(); }
     void after_fork_in_child() override {
         client_->sockets().after_fork_in_child();
-        // Threads of the parent may have been inside it: the old client is never destroyed.
+        // Threads of the parent may have been using the old client, so it is never destroyed.
         static auto* const leaked_after_fork = new std::vector<std::shared_ptr<Client>>;
         leaked_after_fork->push_back(std::move(client_));
         client_ = make_client_();

@@ -22,9 +22,10 @@ constexpr std::chrono::milliseconds oom_retry_delay{10};
 constexpr std::chrono::microseconds max_spin{200};
 constexpr unsigned slow_replies_per_spin = 16;
 constexpr unsigned spins_per_cpu_check = 16;
-/// After that, whatever else the loop holds gets its turn.
+/// After this time the other events of the io_context are handled.
 constexpr std::chrono::milliseconds max_poll{50};
-/// A reply so soon after a poll could as well come just after the next.
+/// If the last poll was this recent, the leader sends without polling again: a reply could just as
+/// well come right after another poll.
 constexpr std::chrono::microseconds recent_poll{20};
 constexpr int max_received_before_run = 100;
 
@@ -62,8 +63,8 @@ void io_loop::execute(const std::shared_ptr<task>& op) {
     }
 }
 
-/// With the lock held, which is held again on return. Returns when the operation has finished, or
-/// when this thread has to lead.
+/// Called with the lock held; it is held again on return. Returns when the operation has finished,
+/// or when this thread has to lead.
 void io_loop::wait_as_follower(std::unique_lock<std::mutex>& guard, task& op) {
     if (op.finished_) return;
     op.slot_ = parking_lot_.allocate_slot();
@@ -87,7 +88,7 @@ void io_loop::wait_as_follower(std::unique_lock<std::mutex>& guard, task& op) {
 
 void io_loop::submit(const std::shared_ptr<task>& op) {
     const std::lock_guard guard(mutex_);
-    // Also if there is a leader: when it leaves, a thread must be there to take over.
+    // Also if there is a leader: when the leader leaves, this thread may have to take over.
     start_fallback_thread();
     if (warrants_run(*op)) interrupt_leader();
     enqueue(op);
@@ -108,7 +109,7 @@ void io_loop::enqueue(const std::shared_ptr<task>& op) {
 
 /// With the lock held.
 void io_loop::interrupt_leader() {
-    // The leader may sleep in there, or else checks `notified_` before it goes in.
+    // The leader sleeps in the io_context or in poll, or checks `notified_` before it enters them.
     if (!notified_ && is_in_loop_) boost::asio::post(context_, [] {});
     if (!notified_ && is_in_poll_) poll_interrupt_->notify();
     notified_ = true;
@@ -131,7 +132,7 @@ void io_loop::drain_submitted(std::vector<std::shared_ptr<task>>& into) {
     first_deadline_ = task::time_point::max();
 }
 
-/// With the lock held. Whether a thread sleeps for it.
+/// With the lock held. Returns whether a thread sleeps until it has finished.
 bool io_loop::mark_finished(task& op) {
     op.finished_ = true;
     if (!op.is_linked()) {
@@ -148,7 +149,7 @@ void io_loop::shutdown() {
         const std::lock_guard guard(mutex_);
         shutting_down_ = true;
         interrupt_leader();
-    } catch (const std::bad_alloc&) {  // it ends when the next thing happens
+    } catch (const std::bad_alloc&) {  // the leader ends at the next event
     }
     fallback_thread_changed_.notify_all();
     fallback_thread_.end();
@@ -176,8 +177,8 @@ void io_loop::lead_for(std::unique_lock<std::mutex>& guard, const task& op) {
 void io_loop::reserve_for_own_thread() {
     const std::lock_guard guard(mutex_);
     start_fallback_thread();
-    // A caller that leads notices the reservation after its current `run_once`. It cannot be
-    // replaced earlier: it may be in the middle of it, even while a signal handler runs on its
+    // A caller that is the leader notices the reservation after its current `run_once`. It cannot
+    // be replaced earlier: it may be inside `run_once`, even while a signal handler runs on its
     // thread.
     const bool caller_leads = has_leader_ && !leadership_vacant_;
     if (caller_leads) interrupt_leader();
@@ -190,12 +191,12 @@ void io_loop::unreserve() noexcept {
         const std::lock_guard guard(mutex_);
         // The fallback thread may have to stop leading.
         if (--reservations_ == 0) interrupt_leader();
-    } catch (const std::bad_alloc&) {  // it goes on leading until the next event
+    } catch (const std::bad_alloc&) {  // it remains the leader until the next event
     }
 }
 
-/// Where memory runs out, others may give some back in a moment: the caller does not leave its
-/// operation for that before the deadline.
+/// If memory runs out, other threads may soon free some, so the caller retries until the deadline
+/// of its operation.
 ///
 /// If followers may assist, this also returns when the fallback thread is to take over.
 void io_loop::lead_until_done(const task& op, assist by_followers) {
@@ -223,8 +224,9 @@ bool io_loop::run_if_leader(const std::function<bool()>& done, handler::time_poi
 
 void io_loop::lead_until(const std::function<bool()>& done, assist by_followers,
                          handler::time_point wake_at_latest) {
-    // What came while there was no leader, such as the end of a connection, is received before
-    // anything is sent. Bounded: a peer that never stops sending must not stop us.
+    // Before anything is sent, the leader receives what arrived while there was no leader, such as
+    // the end of a connection. The number is limited, because a peer that never stops sending must
+    // not block the loop.
     if (steady_clock::now() - last_poll_at_ > recent_poll) {
         for (int received = 0; received < max_received_before_run; ++received) {
             if (!receive_one()) break;
@@ -233,7 +235,7 @@ void io_loop::lead_until(const std::function<bool()>& done, assist by_followers,
     while (true) {
         run_once();
         if (const auto sleepers = std::exchange(finished_sleepers_, {}); !sleepers.empty()) {
-            // The woken threads often run before this one, which has had its share of the CPU.
+            // The woken threads often run before this one, which has used its time slice.
             with_leadership_released(by_followers, [&] { parking_lot_.unpark(sleepers); });
         }
         handler::step_result result;
@@ -244,7 +246,8 @@ void io_loop::lead_until(const std::function<bool()>& done, assist by_followers,
             if (must_run_once()) continue;
             result = last_result_;
             stepped_by_follower_ = false;
-            // Among many callers only where polling works without the io_context and its costs.
+            // If there are followers, the leader spins only if the socket can be polled without the
+            // io_context, which costs more.
             const bool is_cheap = followers_.empty() || handler_.pollable_socket() >= 0;
             waits_for_reply = result.expects_reply && is_cheap;
         }
@@ -257,7 +260,7 @@ void io_loop::lead_until(const std::function<bool()>& done, assist by_followers,
     }
 }
 
-/// With `leader_mutex_` held. Callers of finished operations may be yet to be woken.
+/// With `leader_mutex_` held. Callers of finished operations may still have to be woken.
 void io_loop::run_once() {
     notified_ = false;
     const auto result = handler_.run_once();
@@ -271,8 +274,8 @@ bool io_loop::must_run_once() const {
            first_deadline_ < last_result_.wake_at;
 }
 
-/// Calls `run_once` in place of the leader until nothing is left to do or `op` has finished. With
-/// `leader_mutex_` held, and with the lock, which is released meanwhile.
+/// Calls `run_once` in place of the leader until nothing is left to do or `op` has finished. Called
+/// with `leader_mutex_` and the lock held; releases the lock during `run_once`.
 void io_loop::run_once_for_leader(std::unique_lock<std::mutex>& guard, const task& op) {
     const auto leader = std::exchange(leader_id_, std::this_thread::get_id());
     bool failed = false;
@@ -281,7 +284,7 @@ void io_loop::run_once_for_leader(std::unique_lock<std::mutex>& guard, const tas
         guard.unlock();
         try {
             run_once();
-        } catch (const std::exception&) {  // no memory: the leader goes on from there
+        } catch (const std::exception&) {  // out of memory: the leader continues
             failed = true;
         }
         wake_finished();
@@ -298,7 +301,7 @@ void io_loop::run_once_for_leader(std::unique_lock<std::mutex>& guard, const tas
     if (is_in_poll_) poll_interrupt_->notify();
 }
 
-/// Calls the function without `leader_mutex_`.
+/// Calls the function with `leader_mutex_` released, if followers may assist.
 template <class Function>
 void io_loop::with_leadership_released(assist by_followers, Function function) {
     if (by_followers == assist::forbidden) {
@@ -317,8 +320,8 @@ bool io_loop::receive_one() {
     return result == handler::receive_result::received;
 }
 
-/// Waits for a reply, without the io_context where replies come fast. It tries that now and then in
-/// any case: a reply may have been slow only because the CPU was asleep.
+/// Waits for a reply; if replies are fast, without the io_context. If they are slow, it still spins
+/// now and then: a reply may have been slow only because the CPU was in a sleep state.
 void io_loop::wait_for_reply(handler::time_point wake_at, assist by_followers) {
     const auto begin = steady_clock::now();
     const bool may_spin = replies_are_fast_ || slow_replies_ % slow_replies_per_spin == 0;
@@ -330,16 +333,15 @@ void io_loop::wait_for_reply(handler::time_point wake_at, assist by_followers) {
     if (!replies_are_fast_) ++slow_replies_;
 }
 
-/// False if nothing came, or if that needs the io_context.
+/// False if nothing came, or if receiving needs the io_context.
 bool io_loop::spin_for_reply(handler::time_point begin, handler::time_point wake_at,
                              assist by_followers) {
-    // A server on this very CPU needs it in order to answer, and one in another session does not
-    // get it from a thread that merely yields.
+    // A server on the same CPU needs that CPU in order to answer. If it belongs to another session,
+    // it does not get the CPU from a thread that only yields.
     if (shares_cpu_with_server()) return poll_socket(wake_at, by_followers);
-    // Elsewhere a CPU that has nothing to do falls asleep, and waking it takes longer than a server
-    // nearby takes to answer, on virtual machines several times as long. Also a server that has to
-    // wake another CPU pays for it. So the thread keeps it awake for a while, and yields to any
-    // other thread.
+    // Otherwise an idle CPU enters a sleep state. Waking it takes longer than a nearby server takes
+    // to answer, on virtual machines several times as long, and also delays a server that has to
+    // wake it. So this thread keeps the CPU awake for a while, and yields to other threads.
     const auto until = std::min(wake_at, begin + max_spin);
     do {
         if (notified_ || receive_one()) return true;
@@ -348,7 +350,7 @@ bool io_loop::spin_for_reply(handler::time_point begin, handler::time_point wake
     return false;
 }
 
-/// As far as is known; not checked each time, since that costs as much as polling.
+/// False if unknown. Not checked each time, since a check costs as much as polling.
 bool io_loop::shares_cpu_with_server() {
     if (spin_count_++ % spins_per_cpu_check == 0) shares_cpu_ = handler_.peer_shares_cpu();
     return shares_cpu_;
@@ -392,15 +394,15 @@ void io_loop::run_loop_once(handler::time_point wake_at) {
     }
     const auto leave = [](std::atomic<bool>* is_in) { *is_in = false; };
     const std::unique_ptr<std::atomic<bool>, decltype(leave)> leaves(&is_in_loop_, leave);
-    // Where that time has come already, it returns without polling the network.
+    // If `wake_at` has passed, `run_one_until` returns without polling the network.
     if (context_.run_one_until(wake_at) == 0) context_.poll_one();
 }
 
-/// The leader leaves: another thread must go on if there is something to do. Called with both locks
-/// held; releases them.
+/// The leader leaves: another thread must take over if there is outstanding work. Called with both
+/// locks held; releases them.
 void io_loop::promote_follower(std::unique_lock<std::mutex>& guard,
                                std::unique_lock<std::mutex>& leader_lock) {
-    // After an exception some callers are yet to be woken.
+    // After an exception some callers still have to be woken.
     auto sleepers = std::exchange(finished_sleepers_, {});
     if (reservations_ > 0) {
         hand_to_fallback_thread();
@@ -412,7 +414,7 @@ void io_loop::promote_follower(std::unique_lock<std::mutex>& guard,
         if (notified_ || !submitted_.empty() || handler_.has_outstanding_work())
             wake_fallback_thread();
     }
-    // A successor often runs at once, and would have to go back to sleep for either of them.
+    // A woken successor often runs at once, and would sleep again if either lock were held.
     guard.unlock();
     leader_lock.unlock();
     parking_lot_.unpark(sleepers);
@@ -423,7 +425,7 @@ void io_loop::wake_fallback_thread() {
     try {
         start_fallback_thread();
     } catch (const std::exception&) {
-        return;  // No thread can be started: the next caller goes on with it.
+        return;  // No thread can be started: the next caller continues the work.
     }
     hand_to_fallback_thread();
 }
@@ -437,9 +439,10 @@ void io_loop::hand_to_fallback_thread() {
 }
 
 void io_loop::start_fallback_thread() {
-    // The thread itself may have shut the loop down, with work left that no caller waits for.
+    // The fallback thread itself may have shut the loop down while work is left that no caller
+    // waits for.
     if (shutting_down_) return;
-    // The thread may be the last to let go of its owner.
+    // The thread may hold the last reference to its owner.
     fallback_thread_.ensure_started(
         "syncguard-io",
         [this, keep_alive = handler_.shared_from_this()] { run_fallback_thread(); });
@@ -453,7 +456,8 @@ void io_loop::run_fallback_thread() {
         if (shutting_down_) return;
         fallback_thread_wanted_ = false;
         guard.unlock();
-        // Another thread may be in `run_once` for the leader, and has the leader id until then.
+        // Another thread may be in `run_once` in place of a leader; `leader_id_` is its id until it
+        // has returned.
         std::unique_lock leader_lock(leader_mutex_);
         guard.lock();
         leader_id_ = std::this_thread::get_id();
@@ -466,7 +470,7 @@ void io_loop::run_fallback_thread() {
                 },
                 assist::allowed);
         } catch (const std::exception&) {
-            // Out of memory: others may give some back in a moment.
+            // Out of memory: other threads may soon free some.
             std::this_thread::sleep_for(oom_retry_delay);
         }
         guard.lock();

@@ -27,18 +27,18 @@
 
 namespace syncguard::net {
 
-/// An operation of the loop, which a thread may wait for. It finishes once.
+/// An operation that the loop carries out; a thread may wait for it. It finishes once.
 class task : public boost::intrusive::list_base_hook<> {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// The handler receives it by then, though it may receive others later.
+    /// The leader drains it by `deadline`; operations with later deadlines may be drained later.
     explicit task(time_point deadline) : deadline_(deadline) {}
     task(const task&) = delete;
     task& operator=(const task&) = delete;
     virtual ~task() = default;
 
-    /// Whether it was submitted. For a caller of `execute` that caught an exception.
+    /// Whether it was submitted. For callers of `execute` that have caught an exception.
     [[nodiscard]] bool was_submitted() const noexcept { return submitted_; }
 
   protected:
@@ -51,20 +51,20 @@ class task : public boost::intrusive::list_base_hook<> {
     parking_lot::slot slot_;  ///< Where its thread sleeps.
 };
 
-/// Runs an io_context with one thread at a time: that of a blocking caller as long as there is one,
-/// so that a lone caller pays no hop to another thread; else the fallback thread, which exists only
-/// if it was ever needed, and blocks all signals. Handlers therefore need no locks among each
-/// other.
+/// Runs an io_context on one thread at a time: on that of a blocking caller while there is one, so
+/// that a single caller needs no switch to another thread; else on the fallback thread, which is
+/// started when it is first needed and blocks all signals. Handlers therefore need no locks among
+/// each other.
 ///
-/// Among many callers the leader often has to wait for a CPU on which followers run that it has
-/// just woken, or sleeps until a reply comes. A caller that submits enough work then calls
-/// `run_once` in its place.
+/// With many callers the leader often waits for a CPU on which the followers run that it has just
+/// woken, or sleeps until a reply comes. A caller that submits enough work then calls `run_once` in
+/// place of the leader.
 ///
 /// Thread safety: `execute`, `submit`, `notify` and reservations may be called concurrently; the
 /// other members are for the leader.
 class io_loop {
   public:
-    /// What the loop calls. Its members are called by one thread at a time.
+    /// The protocol code that the loop calls, on one thread at a time.
     class handler : public std::enable_shared_from_this<handler> {
       public:
         using time_point = task::time_point;
@@ -89,19 +89,20 @@ class io_loop {
         /// Result of a non-blocking read.
         enum class receive_result { none, received, needs_event_loop };
 
-        /// Receives without waiting, where that is possible without the io_context. If it throws,
-        /// it can be called again.
+        /// Receives without waiting, if that is possible without the io_context. If it throws, it
+        /// can be called again.
         [[nodiscard]] virtual receive_result try_receive() {
             return receive_result::needs_event_loop;
         }
 
-        /// The socket that `try_receive` reads, or -1 where that needs the io_context.
+        /// The socket that `try_receive` reads, or -1 if reading needs the io_context.
         [[nodiscard]] virtual int pollable_socket() const { return -1; }
 
-        /// Whether the last reply was sent from the CPU that this thread is on, as far as is known.
+        /// Whether the last reply was sent from the CPU on which this thread runs; false if
+        /// unknown.
         [[nodiscard]] virtual bool peer_shares_cpu() const { return false; }
 
-        /// Whether something is under way that must go on without blocking callers.
+        /// Whether there is work that must continue without blocking callers.
         [[nodiscard]] virtual bool has_outstanding_work() const = 0;
     };
 
@@ -114,20 +115,21 @@ class io_loop {
 
     /// Submits an operation and returns when it has finished; leads if no other thread does. Throws
     /// what `run_once` throws, and `std::bad_alloc` only if there was no memory until the
-    /// operation's deadline; it then goes on without its caller.
+    /// operation's deadline; the operation then continues without its caller.
     ///
-    /// Called from within `run_once`, it leads from there: the outer call returns after the inner
-    /// one, be it past its deadline.
+    /// If it is called from within `run_once`, the inner call leads; the outer call returns after
+    /// the inner one, even if that is past the deadline of the outer call.
     void execute(const std::shared_ptr<task>& op);
 
     /// Submits an operation and returns at once. Throws `std::system_error` if no thread can be
     /// started for it; then it was not submitted.
     void submit(const std::shared_ptr<task>& op);
 
-    /// Makes the leader call `run_once` soon, if there is anything to do. Throws `std::bad_alloc`.
+    /// Makes the leader call `run_once` soon, if there is outstanding work. Throws
+    /// `std::bad_alloc`.
     void notify();
 
-    /// Appends what was submitted since the last call, in order.
+    /// Appends the operations submitted since the last call, in order.
     void drain_submitted(std::vector<std::shared_ptr<task>>& into);
 
     /// Wakes the callers of finished operations, given as a range of shared pointers.
@@ -151,14 +153,14 @@ class io_loop {
     void wake_finished() noexcept { parking_lot_.unpark(std::exchange(finished_sleepers_, {})); }
 
     /// From now on only the fallback thread runs the loop, until `unreserve` has been called as
-    /// often. A caller that leads now hands over after its current `run_once`. While a reservation
-    /// exists, each call costs a change of threads, but no caller can delay the operations of
-    /// others. Throws `std::system_error` if no thread can be started.
+    /// often. A caller that is the leader hands over after its current `run_once`. While a
+    /// reservation exists, each call costs a thread switch, but no caller can delay the operations
+    /// of others. Throws `std::system_error` if no thread can be started.
     void reserve_for_own_thread();
     void unreserve() noexcept;
 
-    /// If the calling thread is the leader, it goes on leading until `done` or until then; else
-    /// returns false at once. `done` is called with a lock held.
+    /// If the calling thread is the leader, it remains the leader until `done()` or `until`; else
+    /// returns false at once. `done` is called with a mutex held.
     [[nodiscard]] bool run_if_leader(const std::function<bool()>& done, handler::time_point until);
 
     /// Ends the fallback thread. No caller may be waiting.
@@ -200,7 +202,7 @@ class io_loop {
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_guard_;
     /// Held by the leader, or by a thread that calls `run_once` for it; before `mutex_`.
     std::mutex leader_mutex_;
-    // Guarded by that.
+    // Guarded by `leader_mutex_`.
     bool replies_are_fast_ = false;
     unsigned slow_replies_ = 0;
     unsigned spin_count_ = 0;
@@ -209,20 +211,20 @@ class io_loop {
     parking_lot::wake_list finished_sleepers_;  ///< Yet to be woken.
     bool finished_others_ = false;  ///< Operations without a sleeping caller, such as the leader's.
     bool stepped_by_follower_ = false;  ///< Since the leader's last result.
-    int polled_socket_ = -1;            ///< What the leader polls, and until when.
+    int polled_socket_ = -1;            ///< By the leader, until `polls_until_`.
     handler::time_point polls_until_{};
 
     std::mutex mutex_;
     std::vector<std::shared_ptr<task>> submitted_;
-    task::time_point first_deadline_ = task::time_point::max();  ///< Of those.
+    task::time_point first_deadline_ = task::time_point::max();  ///< Of `submitted_`.
     handler::step_result last_result_{};
     std::atomic<bool> notified_{false};  ///< `run_once` has to be called. Set with the lock held.
     bool has_leader_ = false;
     std::size_t reservations_ = 0;
-    std::atomic<bool> is_in_loop_{false};  ///< The leader; set with the lock held.
-    std::atomic<bool> is_in_poll_{false};  ///< Likewise.
+    std::atomic<bool> is_in_loop_{false};  ///< Leader; set with the lock held.
+    std::atomic<bool> is_in_poll_{false};  ///< Leader; set with the lock held.
     std::optional<wakeup> poll_interrupt_;
-    std::thread::id leader_id_;  ///< The leader, once it runs.
+    std::thread::id leader_id_;  ///< Set once the leader runs.
     /// There is no leader, and a follower has to take over.
     std::atomic<bool> leadership_vacant_{false};
 

@@ -59,8 +59,7 @@ class parking_lot {
         return epochs_[parked.bucket].load();
     }
 
-    /// Sleeps until woken, unless the epoch has changed since `seen`. It may also return without
-    /// reason.
+    /// Sleeps until woken, unless the epoch is no longer `seen`. It may also return spuriously.
     void park(const slot& own, std::uint32_t seen) noexcept {
         ::syscall(SYS_futex, &epochs_[own.bucket], FUTEX_WAIT_BITSET_PRIVATE, seen, nullptr,
                   nullptr, own.mask);

@@ -1,4 +1,4 @@
-/// Decides which requests go before others.
+/// Decides which requests have priority.
 #pragma once
 
 #include <syncguard/engine.hpp>
@@ -7,7 +7,7 @@
 
 namespace syncguard::net {
 
-/// True for extensions and releases, which keep or give back a lock that was granted before.
+/// True for extensions and releases, which keep or release a lock that was granted before.
 [[nodiscard]] inline bool has_priority(const request& req) noexcept {
     return std::holds_alternative<extend_request>(req) ||
            std::holds_alternative<release_request>(req);

@@ -17,7 +17,8 @@ using asio::ip::tcp;
 
 namespace {
 
-/// A name lookup cannot be stopped: its caller may leave, and it ends by itself.
+/// A name lookup cannot be stopped. If its caller leaves, the lookup continues until it ends by
+/// itself.
 struct lookup {
     explicit lookup(asio::io_context& context) : resolver(context), done(context) {}
 
@@ -41,7 +42,7 @@ asio::awaitable<std::vector<tcp::endpoint>> resolve_host(
         found.emplace_back(address, origin.port);
         co_return found;
     }
-    // Asked anew for each connection: a name may come to mean another server.
+    // Looked up for each connection, because the name may refer to another server later.
     const auto search = std::make_shared<lookup>(context);
     const auto take_results = [search](const boost::system::error_code& problem,
                                        const tcp::resolver::results_type& results) {

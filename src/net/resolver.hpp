@@ -14,9 +14,9 @@
 
 namespace syncguard::net {
 
-/// The addresses of an origin; none if they were not found by that time. `server_name` is what
-/// messages call the server. Throws `lock_error`: service_unavailable if there is no such host, and
-/// the reason of a cancellation, at once.
+/// The addresses of an origin; empty if they were not found before `until`. `server_name` names the
+/// server in messages. Throws `lock_error`: service_unavailable if there is no such host; after a
+/// cancellation, at once, its reason.
 [[nodiscard]] boost::asio::awaitable<std::vector<boost::asio::ip::tcp::endpoint>> resolve_host(
     boost::asio::io_context& context, const http_origin& origin, const std::string& server_name,
     std::chrono::steady_clock::time_point until, call_context& ctx);

@@ -12,35 +12,35 @@
 
 namespace syncguard::net {
 
-/// The answer is written, and delivered, by the thread that does the I/O.
+/// The thread that does the I/O writes the answer and delivers it.
 class result_promise {
   public:
     /// `handler` is empty for a blocking caller, who then calls `result`.
     explicit result_promise(completion handler) : handler_(std::move(handler)) {}
 
     outcome answer;
-    std::exception_ptr failure;  ///< In place of an answer.
+    std::exception_ptr failure;  ///< Set instead of an answer.
 
-    /// Lets a stop request call `cancel`, until delivery.
+    /// Until delivery, a stop request calls `cancel`.
     void watch_for_stop(const std::stop_token& stop, std::function<void()> cancel) {
         on_stop_.emplace(stop, std::move(cancel));
     }
 
-    /// The answer; throws what is there in its place.
+    /// Returns the answer, or throws `failure`.
     [[nodiscard]] outcome result() {
         on_stop_.reset();
         if (failure) std::rethrow_exception(failure);
         return std::move(answer);
     }
 
-    /// Whether `deliver` calls a handler, once.
+    /// Whether `deliver` will call a handler, which it does once.
     [[nodiscard]] bool has_handler() const noexcept { return static_cast<bool>(handler_); }
 
     /// Calls the handler. Without one, see `detach_caller`.
     [[nodiscard]] bool deliver() noexcept {
         if (!handler_) return detach_caller();
         on_stop_.reset();
-        // The handler may own what keeps the engine alive: release it after the call.
+        // The handler may hold the last reference to the engine, so it is destroyed after the call.
         const completion handler = std::exchange(handler_, nullptr);
         handler(failure, std::move(answer));
         return false;

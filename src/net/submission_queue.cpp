@@ -55,8 +55,8 @@ void submission_queue::shutdown(std::chrono::milliseconds grace) {
         const std::lock_guard guard(mutex_);
         return background_drained();
     };
-    // If a completion handler was the last owner, this thread is the leader, which the operations
-    // need.
+    // If a completion handler was the last owner, this thread is the leader, and must run the loop
+    // for the background operations.
     try {
         loop_.notify();
         const auto until = std::chrono::steady_clock::now() + grace;
@@ -64,7 +64,7 @@ void submission_queue::shutdown(std::chrono::milliseconds grace) {
             std::unique_lock guard(mutex_);
             background_drained_.wait_for(guard, grace, background_drained);
         }
-    } catch (const std::exception&) {  // no memory: background operations are abandoned
+    } catch (const std::exception&) {  // out of memory: background operations are abandoned
     }
     loop_.shutdown();
 }

@@ -22,12 +22,12 @@ class operation : public task {
   public:
     using task::task;
 
-    /// Whether it must be done though no caller waits for it: it outlasts failures to connect until
-    /// its deadline, and the client's shutdown waits for it, for a while.
+    /// Whether it must be done although no caller waits for it: it is not failed by failures to
+    /// connect before its deadline, and the client's shutdown waits for it, up to a limit.
     [[nodiscard]] virtual bool is_background() const noexcept { return false; }
 
     /// Whether it extends or releases an existing lock, or is a background operation. The client
-    /// admits such an operation however many others wait, and sends it before them.
+    /// always admits such an operation, and sends it before the others.
     [[nodiscard]] virtual bool has_priority() const noexcept { return is_background(); }
 
     /// Whether its caller has cancelled it.
@@ -38,11 +38,11 @@ class operation : public task {
     std::atomic<bool> cancel_requested_{false};
 };
 
-/// Thread safety: `execute`, `submit` and `cancel` may be called concurrently; members that say so
-/// are for the leader.
+/// Thread safety: `execute`, `submit` and `cancel` may be called concurrently; members marked "for
+/// the leader" may not.
 class submission_queue {
   public:
-    /// `server_name` is how messages name the server.
+    /// `server_name` names the server in messages.
     submission_queue(io_loop::handler& io_handler, std::string server_name);
 
     [[nodiscard]] io_loop& loop() noexcept { return loop_; }
@@ -52,23 +52,23 @@ class submission_queue {
     /// no priority.
     void execute(const std::shared_ptr<operation>& op);
 
-    /// Returns at once. Throws as `execute`, or `std::system_error` if no thread can be started;
-    /// then nothing was begun.
+    /// Returns at once. Throws as `execute` does, or `std::system_error` if no thread can be
+    /// started; the operation was not submitted then.
     void submit(const std::shared_ptr<operation>& op);
 
     /// Marks the operation as cancelled; the next `run_once` finds it in `drain_cancelled`.
     void cancel(std::shared_ptr<operation> op) noexcept;
 
-    /// Waits for background operations, for a while, and ends the fallback thread. Others have
-    /// ended.
+    /// Waits for background operations, for `grace` at most, and ends the fallback thread. All
+    /// other operations must have ended.
     void shutdown(std::chrono::milliseconds grace);
 
-    /// For operations that the client itself creates. The leader also retires each operation that
-    /// it has carried out.
+    /// Counts an operation as outstanding, or no longer. The client calls `admit` for operations
+    /// that it creates itself, and `retire` for each operation that has been carried out.
     void admit(const operation& op);
     void retire(const operation& op) noexcept;
 
-    /// What was cancelled since the last call. `into` is empty. For the leader.
+    /// The operations cancelled since the last call; `into` must be empty. For the leader.
     void drain_cancelled(std::vector<std::shared_ptr<operation>>& into);
 
   private:

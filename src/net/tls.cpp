@@ -63,7 +63,7 @@ boost::asio::ssl::context make_tls_context(const tls_files& files) try {
 }
 
 void expect_host(SSL* session, const std::string& host) {
-    // Both checks are OpenSSL's own, so that a handshake with the wrong host does not complete.
+    // OpenSSL itself makes both checks, so that a handshake with the wrong host does not complete.
     X509_VERIFY_PARAM* const rules = SSL_get0_param(session);
     std::string name = host;
     bool set = false;

@@ -1,4 +1,4 @@
-/// TLS for the networked engines: one way to set it up, which fails closed.
+/// TLS for the networked engines. It fails closed: no verification, no connection.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>
@@ -12,8 +12,8 @@
 namespace syncguard::net {
 
 struct tls_files {
-    std::filesystem::path authorities;  ///< Empty: those of the system.
-    std::filesystem::path certificate;  ///< Our own, where the server wants one.
+    std::filesystem::path authorities;  ///< CA certificates. Empty: those of the system.
+    std::filesystem::path certificate;  ///< The client's, if the server requires one.
     std::filesystem::path private_key;
 };
 
@@ -21,7 +21,8 @@ struct tls_files {
 /// names the file if one cannot be used, internal if OpenSSL itself fails.
 [[nodiscard]] boost::asio::ssl::context make_tls_context(const tls_files& files);
 
-/// The same, made when it is needed first: in a forked child OpenSSL is left alone until then.
+/// A TLS context that is made when it is first needed, so that a forked child does not use OpenSSL
+/// before that.
 ///
 /// Thread safety: none.
 class lazy_tls_context {
@@ -38,11 +39,11 @@ class lazy_tls_context {
     std::optional<boost::asio::ssl::context> context_;
 };
 
-/// Names the host to the server and demands a certificate for it. Throws `lock_error` (internal) if
-/// OpenSSL cannot.
+/// Sends the host name to the server (SNI) and requires a certificate for it. Throws `lock_error`
+/// (internal) if OpenSSL refuses the name.
 void expect_host(SSL* session, const std::string& host);
 
-/// Why the peer's certificate was refused, in words; empty if it was not.
+/// The text of the reason why the peer's certificate was refused; empty if it was accepted.
 [[nodiscard]] std::string certificate_problem(SSL* session);
 
 }  // namespace syncguard::net

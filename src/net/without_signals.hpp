@@ -1,6 +1,6 @@
 /// Completion token adapter that blocks signals while the operation starts. For operations that
-/// start a thread of Asio, such as the first name lookup of an io_context: that thread inherits the
-/// blocked signals.
+/// make Asio start a thread, such as the first name lookup of an io_context: the thread inherits
+/// the blocked signals.
 #pragma once
 
 #include "util/library_thread.hpp"

@@ -33,7 +33,7 @@ background_release::background_release(const lock_id& id, std::string key, time_
 bool background_release::on_response(const row& reply) noexcept {
     try {
         if (!release_is_final(reply, server_deadline_)) repeat();
-    } catch (const std::exception&) {  // An answer that makes no sense.
+    } catch (const std::exception&) {  // An invalid answer.
         repeat();
     }
     return true;

@@ -1,4 +1,4 @@
-/// The background release of a lock that may have been granted.
+/// Background release of a lock that may have been granted.
 #pragma once
 
 #include "postgres/client.hpp"
@@ -12,12 +12,12 @@
 
 namespace syncguard::postgres {
 
-/// Goes on until the lock is released, or cannot be granted any more, or has ended by itself. An
-/// attempt does not wait for long: the connection may be dead.
+/// Repeats the release until the lock is released, cannot be granted any more, or has expired. Each
+/// attempt has its own short deadline, because the connection may be dead.
 class background_release : public query_operation {
   public:
     /// Until `server_deadline`, by the server's clock, "not found" is not final: the acquisition
-    /// may still be under way to the server, on a connection that broke.
+    /// may still reach the server from a connection that broke.
     background_release(const lock_id& id, std::string key, time_point lock_ends_at,
                        unix_time server_deadline, std::shared_ptr<const statements> sql,
                        std::weak_ptr<client> owner);

@@ -36,7 +36,7 @@ void canceller::start(request cancellation) noexcept {
         if (state_->threads == max_threads) return;
         start_thread("syncguard-cncl", [shared = state_] { run(*shared); }).detach();
         ++state_->threads;
-    } catch (const std::exception&) {  // no memory or no thread: as if too many waited
+    } catch (const std::exception&) {  // no memory or no thread: the request is dropped
     }
 }
 

@@ -1,4 +1,4 @@
-/// Cancel requests to PostgreSQL servers, sent from threads of their own.
+/// Sends cancel requests to PostgreSQL servers, on its own threads.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@ namespace syncguard::postgres {
 /// until the server closes that connection. At most two threads of a client run it, so that a
 /// server that does not answer blocks only these threads.
 ///
-/// A child that is forked while PQcancel runs inherits a socket that libpq gives no access to, and
-/// keeps the descriptor open. On the server this has no effect: the connection carries one request
-/// and no session, and the server closes it after reading the request. A fork does not wait for
-/// PQcancel, because PQcancel waits for the server.
+/// A child that is forked while PQcancel runs inherits its socket, to which libpq gives no access,
+/// and keeps the descriptor open. This has no effect on the server: the connection carries one
+/// request and no session, and the server closes it after reading the request. A fork does not wait
+/// for PQcancel, because PQcancel waits for the server.
 ///
 /// Thread safety: all members may be called concurrently.
 class canceller {
@@ -27,11 +27,11 @@ class canceller {
     };
     using request = std::unique_ptr<PGcancel, freer>;
 
-    /// Returns at once. The request is dropped if too many wait already: then the server's own
-    /// limits (`lock_timeout`) end the work.
+    /// Returns at once. The request is dropped if too many are queued; then the server's own limits
+    /// (`lock_timeout`) end the work.
     void start(request cancellation) noexcept;
 
-    /// Waits until all requests were sent, for `grace` at most.
+    /// Waits until all requests are sent, for `grace` at most.
     void finish(std::chrono::milliseconds grace);
 
   private:

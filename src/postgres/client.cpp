@@ -20,57 +20,57 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// While so many batches are in flight, others wait for the next: a large batch costs the server
-/// little more than a small one.
+/// With this number of batches in flight, further operations wait for the next batch: a large batch
+/// costs the server little more than a small one.
 constexpr std::size_t max_in_flight_batches = 4;
 constexpr std::size_t max_batch_size = 32;
 /// A batch that takes longer waits for another transaction on the server, and does not count.
 constexpr milliseconds usual_batch_time{100};
 /// How many queued operations are scanned for a batch.
 constexpr std::size_t max_batch_scan = 128;
-/// How long few operations may wait for a batch meanwhile.
+/// How long a few operations may wait for a batch meanwhile.
 constexpr milliseconds max_batch_delay{2};
 constexpr std::size_t min_batch_when_busy = 16;
 
 /// How often an operation is sent again without prepared statements.
 constexpr unsigned max_retries = 10;
-/// How often an operation is sent again if only a new connection can help, or after its connection
-/// broke.
+/// How often an operation is sent again after its connection broke, or if it needs a new
+/// connection.
 constexpr unsigned max_reconnects = 2;
-/// The longest pause before an operation that collided with others is repeated. The first time
+/// The longest pause before an operation is repeated after a conflict with others. The first time
 /// there is no pause; then it doubles each time.
 constexpr milliseconds max_retry_delay{100};
 
 /// The error of a statement that waited for as long as `lock_timeout` permits.
 constexpr std::string_view sqlstate_lock_timeout = "55P03";
 
-/// After a step of its wall clock the server ends a statement by `statement_timeout` too early:
-/// with more time left than this. A server that does not answer in English is not understood; then
-/// the call fails.
+/// If its wall clock was set, the server may end a statement by `statement_timeout` too early: with
+/// more time left than this. Messages in other languages than English are not recognised; then the
+/// call fails.
 constexpr milliseconds early_timeout_margin{50};
 bool is_statement_timeout(const server_error& error) {
     return error.sqlstate == "57014" &&
            error.message.find("statement timeout") != std::string::npos;
 }
 
-/// How long the answer to an operation that was cancelled is waited for. Mostly it comes soon, and
+/// How long the client waits for the answer to a cancelled operation. Usually it comes soon, and
 /// then nothing has to be cleaned up.
 constexpr milliseconds cancel_grace{100};
 
 /// After this time without the answer of an abandoned operation, the server is asked to stop; after
 /// `drain_timeout` the connection is closed. It is not closed at once, because the server would
-/// go on waiting behind a closed connection.
+/// continue to wait after the connection was closed.
 constexpr milliseconds late_reply_cancel_delay{1'000};
-/// After this time another connection may be opened in place of one whose answer is abandoned. So
-/// callers with timeouts shorter than a round trip do not open a connection each.
+/// After this time another connection may be opened in place of one whose answer is abandoned. The
+/// delay keeps callers with timeouts shorter than a round trip from opening a connection each.
 constexpr milliseconds replacement_delay{200};
 constexpr milliseconds drain_timeout{5'000};
 /// How long the destructor of a client waits until its last cancel requests are sent.
 constexpr milliseconds cancel_request_grace{200};
 
-/// How long it is assumed that a server has no connection left.
+/// How long the client assumes that the server has no connection left.
 constexpr milliseconds connection_limit_backoff{10'000};
-/// Up to this number, ends of locks are not looked through for those that have passed.
+/// Up to this size, `lock_ends_` is not searched for ended locks.
 constexpr std::size_t min_tracked_lock_ends = 64;
 /// How long an operation waits for the connection of the release listener before another is opened.
 constexpr milliseconds listening_connection_wait{500};
@@ -110,7 +110,7 @@ lane query_operation::its_lane() const noexcept {
     return {.of_key = false, .name = query_.parameters.front()};
 }
 
-/// Within a lane, releases in the background go before operations that wait for the key.
+/// Within a lane, background releases are sent before operations that wait for the key.
 bool query_operation::lane_order::operator()(const query_operation& a,
                                              const query_operation& b) const noexcept {
     const auto rank = [](const query_operation& each) {
@@ -214,7 +214,7 @@ void client::drain_submissions() {
     admit_submitted();
 }
 
-/// Goes on where an earlier call ran out of memory.
+/// Continues where an earlier call ran out of memory.
 void client::admit_submitted() {
     while (submitted_taken_ < submitted_.size()) {
         admit(std::static_pointer_cast<query_operation>(submitted_[submitted_taken_]));
@@ -223,7 +223,7 @@ void client::admit_submitted() {
     submitted_.clear();
     submitted_taken_ = 0;
     while (!cancelled_.empty()) {
-        // One that is not admitted yet is handled at its admission.
+        // An operation that is not admitted yet is ended at its admission.
         const auto each = std::static_pointer_cast<query_operation>(cancelled_.back());
         if (each->self_) cancel_admitted(each);
         cancelled_.pop_back();
@@ -241,7 +241,7 @@ void client::admit_due(time_point now) {
 }
 
 void client::admit(const std::shared_ptr<query_operation>& op) {
-    // So that no completion fails to be delivered.
+    // So that `finish` never has to allocate.
     if (const auto max_count = completed_.size() + admitted_ + 1;
         completed_.capacity() < max_count) {
         completed_.reserve(2 * max_count);
@@ -280,8 +280,8 @@ void client::dequeue(query_operation& op) noexcept {
     op.queued_in_ = nullptr;
 }
 
-/// False if another operation is in the lane of this one, which is then held back until the other
-/// one has left the lane.
+/// False if another operation is in the lane of `op`, which is then held back until the other
+/// operation has left the lane.
 bool client::enter_lane(query_operation& op) noexcept {
     if (op.lane_hook::is_linked() || !op.needs_lane()) return true;
     if (lanes_.insert(op).second) return true;
@@ -345,15 +345,15 @@ void client::expire_overdue(time_point now) {
     }
 }
 
-// Which operation is sent next, and on which connection.
+// Choice of the next operation, and of its connection.
 
 bool client::has_queued() const {
     return !queue_.empty() || !lane_queue_.empty() || !priority_.empty() || !releases_.empty() ||
            !batchable_.empty();
 }
 
-/// The queue whose front is sent next; null if none may be sent. Extensions and releases go before
-/// the others, which go in the order of their arrival.
+/// The queue whose front is sent next; null if none may be sent. Extensions and releases are sent
+/// first, other operations in the order of their arrival.
 operation_queue* client::next_queue(bool may_wait_for_long) {
     if (!priority_.empty()) return &priority_;
     const bool may_send_batch = in_flight_batches() < max_in_flight_batches;
@@ -395,7 +395,7 @@ std::size_t client::in_flight_batches() const {
 }
 
 connection_node* client::idle_connection(bool reserved_for_priority) const {
-    // The first ones are preferred, so that the last ones become idle.
+    // Earlier connections are preferred, so that later ones become idle.
     const auto found =
         std::find_if(connections_.begin(), connections_.end(), [&](const auto& each) {
             return each->is_idle() && each->reserved_for_priority == reserved_for_priority &&
@@ -404,8 +404,8 @@ connection_node* client::idle_connection(bool reserved_for_priority) const {
     return found == connections_.end() ? nullptr : found->get();
 }
 
-/// One that was not closed while it was idle: after sending on a closed one, the outcome would be
-/// unknown.
+/// An idle connection that the server has not closed: after sending on a closed one, the outcome
+/// would be unknown.
 connection_node* client::usable_connection(bool reserved_for_priority) {
     while (connection_node* const idle = idle_connection(reserved_for_priority)) {
         if (idle->conn->is_alive()) return idle;
@@ -413,7 +413,8 @@ connection_node* client::usable_connection(bool reserved_for_priority) {
     return nullptr;
 }
 
-// The connection of the release listener: a client that only waits for a lock has no other.
+// The connection of the release listener. A client that only waits for a lock has no other
+// connection.
 
 connection_node* client::listening_connection() const {
     const auto found = std::find_if(connections_.begin(), connections_.end(),
@@ -421,13 +422,13 @@ connection_node* client::listening_connection() const {
     return found == connections_.end() ? nullptr : found->get();
 }
 
-/// A transaction there delays notifications: not one that may take long, if operations watch keys
-/// and another connection can be had.
+/// A transaction on it delays notifications. If operations watch keys, it is not used for
+/// transactions that may take long, unless no other connection can be opened.
 bool client::may_use_listening_connection(const query_operation& next) const {
     return watchers_.empty() || !next.needs_lane() || connect_error_;
 }
 
-/// Null also if the pool has another connection.
+/// Also null if the pool has another connection.
 connection_node* client::usable_listening_connection(const query_operation& next) {
     connection_node* const listening = listening_connection();
     const bool has_others =
@@ -439,7 +440,7 @@ connection_node* client::usable_listening_connection(const query_operation& next
     return listening->conn->is_alive() ? listening : nullptr;
 }
 
-/// Until when an operation waits for it; the past if there is none.
+/// Until when an operation waits for the listener's connection; a past time if there is none.
 time_point client::listening_connection_free_at() const {
     const connection_node* const listening = listening_connection();
     if (listening == nullptr || listening->draining) return {};
@@ -447,7 +448,7 @@ time_point client::listening_connection_free_at() const {
 }
 
 std::shared_ptr<connection> client::connection_for_listener() {
-    // After an out-of-memory error the former one may not have been closed yet.
+    // After an out-of-memory error the previous connection may not have been closed yet.
     if (listening_connection() != nullptr) return nullptr;
     connection_node* const idle = usable_connection(false);
     if (idle == nullptr) return nullptr;
@@ -472,8 +473,8 @@ void client::maintain_listening_connection(time_point now) {
                            "the connection to " + server_name() + " was closed"});
 }
 
-/// The server has no connection left, perhaps not for clients either that hold locks and must
-/// extend them: a client that only waits does so without a connection.
+/// Whether the server has no connection left and this client holds no lock. Such a client waits
+/// without a connection, because other clients may need one to extend their locks.
 bool client::yields_connections(time_point now) {
     if (now >= connection_limit_until_) return false;
     while (!lock_ends_.empty() && lock_ends_.begin()->second <= now)
@@ -497,7 +498,7 @@ void client::remember_end_of_lock(const query_operation& op) noexcept {
         auto& end = lock_ends_[lock_end->id];
         end = std::max(end, lock_end->at);
     } catch (
-        const std::bad_alloc&) {  // then the client may give up connections on behalf of others
+        const std::bad_alloc&) {  // then the client may yield connections although it holds a lock
     }
 }
 
@@ -512,7 +513,8 @@ void client::send_waiting() {
         send(*idle, *queue);
     }
     if (!pool_is_blocked()) return;
-    // None of these takes long, so that the next extension does not wait for long either.
+    // The reserved connection takes only operations that do not wait on the server for long, so
+    // that the next extension is not delayed for long.
     if (auto* const queue = next_queue(false)) {
         if (connection_node* const kept = usable_connection(true)) send(*kept, *queue);
     }
@@ -554,7 +556,7 @@ void client::send(connection_node& node, operation_queue& from) {
     node.conn->send(together, use_prepared_);
 }
 
-/// Adds operations with the same statement and other keys.
+/// Adds operations with the same statement and different keys.
 void client::fill_batch(connection_node& node, operation_queue& from) {
     auto& batch = node.in_flight;
     const statement* const kind = batch.front()->query_.sql;
@@ -586,8 +588,7 @@ void client::shorten_deadline(query_operation& op, time_point deadline) {
 
 void client::connect_if_needed(time_point now) {
     if (now < next_connect_at_) return;
-    // Connections that have been draining for a while are not counted, up to the number of
-    // connections that are permitted anyway.
+    // Connections that have been draining for a while do not count, up to the size of the pool.
     std::size_t connections = 0;
     std::size_t coming = 0;
     std::size_t draining = 0;
@@ -676,7 +677,7 @@ std::size_t client::min_batch() const {
 
 // Callbacks of connections.
 
-/// Asks for the server's clock, and for the tables until they were found.
+/// Asks for the server's clock, and for the tables until they are found.
 void client::handshake(connection_node& node) {
     node.ready = false;
     node.sent_at = steady_clock::now();
@@ -686,7 +687,7 @@ void client::handshake(connection_node& node) {
 void client::on_handshake_reply(connection_node& node, const result_rows& rows) {
     node.set_server_clock(clock_in(rows, server_name()));
     sets_settings_ = sets_settings_ || has_unsuitable_settings(rows, server_name());
-    // Another connection may have found them meanwhile.
+    // Another connection may have found the tables meanwhile.
     if (!tables_.exist) {
         tables_ = tables_in(rows, named_tables_, server_name());
         qualified_.clear();
@@ -696,7 +697,7 @@ void client::on_handshake_reply(connection_node& node, const result_rows& rows) 
 
 const statement& client::qualified(const statement& text) {
     if (const auto found = qualified_.find(&text); found != qualified_.end()) return found->second;
-    // Complete before it is stored: building it may run out of memory.
+    // Built completely before it is stored, because building it may run out of memory.
     statement complete{.name = {}, .text = with_tables(text.text, tables_.tables)};
     if (!text.name.empty()) complete.name = statement_name(complete.text);
     return qualified_.emplace(&text, std::move(complete)).first->second;
@@ -778,7 +779,7 @@ void client::on_refused(connection_node& node, const server_error& error) {
     }
     node.in_flight.clear();
     if (retry_action_for(error.sqlstate) == retry_action::reconnect) {
-        close_idle_connections();  // This one is among them.
+        close_idle_connections();  // Also closes `node`.
     } else if (node.draining) {
         end_draining(node);
     } else if (!tables_.exist) {
@@ -786,8 +787,8 @@ void client::on_refused(connection_node& node, const server_error& error) {
     }
 }
 
-/// The server did nothing with these. One of them may be the cause: each is sent alone the next
-/// time.
+/// The server did not perform these operations. One of them may be the cause, so each is sent alone
+/// the next time.
 void client::refuse(const operation_list& all, const server_error& error) {
     const lock_error failure = to_lock_error(error, server_name());
     const retry_action action = retry_action_for(error.sqlstate);
@@ -801,8 +802,7 @@ void client::refuse(const operation_list& all, const server_error& error) {
         const bool timed_out_early = is_statement_timeout(error) &&
                                      now + early_timeout_margin < each->deadline_ &&
                                      ++each->retries_ <= max_reconnects;
-        // An operation that was sent in a batch may wait for a shorter time than one that was sent
-        // alone.
+        // In a batch an operation waits for a shorter time than alone.
         const bool hit_batch_timeout = error.sqlstate == sqlstate_lock_timeout &&
                                        each->query_.is_batchable && !each->send_alone_;
         each->send_alone_ = each->send_alone_ || action != retry_action::retry_unprepared;
@@ -822,8 +822,8 @@ void client::refuse(const operation_list& all, const server_error& error) {
     }
 }
 
-/// For an operation that has collided with others more than once. The random pause keeps two
-/// operations from colliding again in the same rhythm.
+/// For an operation that has had more than one conflict. The random pause keeps two operations from
+/// colliding again in lockstep.
 void client::retry_later(const std::shared_ptr<query_operation>& op, const lock_error& error) {
     const milliseconds pause{1U << std::min(op->collisions_, 10U)};
     const auto then = steady_clock::now() + with_jitter(std::min(pause, max_retry_delay));
@@ -835,7 +835,7 @@ void client::retry_later(const std::shared_ptr<query_operation>& op, const lock_
     set_deadline(*op, then);
 }
 
-/// The server may have performed them, and did not reply.
+/// The server may have performed these operations, and did not reply.
 void client::fail_unknown(const operation_list& all, const lock_error& error) {
     for (const auto& each : boost::adaptors::reverse(all)) {
         if (each->state_ != query_operation::state::sent) continue;
@@ -856,13 +856,14 @@ void client::on_closed(connection_node& node, const lock_error& error) {
     const bool was_reserved = node.reserved_for_priority;
     close(node);
     if (!was_ready && was_reserved) {
-        // Optional: without it, extensions wait in line with the others.
+        // The reserved connection is optional: without it, extensions share the connections of
+        // other operations.
         next_reserved_connect_at_ = steady_clock::now() + net::max_reconnect_delay;
     } else if (!was_ready) {
         on_no_connection(error);
     } else if (!had_replied && connect_failures_++ > 0) {
-        // The server completes the handshake and closes: not in a busy loop, but each call shall
-        // see an attempt.
+        // The server completes the handshake and then closes. The delay prevents a busy loop and is
+        // short, so that each call sees an attempt.
         next_connect_at_ = steady_clock::now() + net::first_reconnect_delay;
     }
 }
@@ -875,19 +876,20 @@ void client::on_no_connection(const lock_error& error) {
     next_connect_at_ = now + (hit_connection_limit ? with_jitter(pause) : pause);
     connect_error_ = error;
     if (hit_connection_limit) connection_limit_until_ = now + connection_limit_backoff;
-    // Where there are others, one of them will be free some time.
+    // If there are other connections, one of them will become free.
     if (std::any_of(connections_.begin(), connections_.end(),
                     [](const auto& each) { return each->ready && !each->reserved_for_priority; })) {
         return;
     }
     if (release_listener_.needs_connection(now))
         release_listener_.disable_for(hit_connection_limit ? connection_limit_backoff : pause);
-    // A lock ends if it is not extended, and is held for too long if it is not released. A
-    // connection may become free before the deadlines of these operations.
+    // Extensions and releases wait for a free connection until their deadlines: a lock expires if
+    // it is not extended, and is held for too long if it is not released.
     const auto outlasts = [&](const query_operation& each) {
         return each.is_background() || (hit_connection_limit && each.has_priority());
     };
-    // Operations that are held back fail first; otherwise they would enter the lanes of the others.
+    // Operations that are held back fail first; otherwise they would enter the lanes that become
+    // free.
     for (auto each = held_back_.begin(); each != held_back_.end();) {
         query_operation& next = *each++;
         if (!outlasts(next)) fail(next.self_, error);
@@ -900,7 +902,7 @@ void client::on_no_connection(const lock_error& error) {
     }
 }
 
-/// Nobody waits for an answer from it.
+/// No caller may be waiting for an answer on it.
 void client::close(connection_node& node) {
     if (std::exchange(node.listens, false)) release_listener_.lose_connection();
     const auto position = std::find_if(connections_.begin(), connections_.end(),
@@ -914,10 +916,10 @@ void client::close_idle_connections() {
     }
 }
 
-// Connections whose answer no caller waits for.
+// Draining connections.
 
 /// The connection stays open because the server may still execute the statement or wait for a lock.
-/// It would go on after the connection is closed, and each such session counts for its
+/// It would continue after the connection is closed, and each such session counts towards its
 /// `max_connections`.
 void client::drain(connection_node& node, bool may_cancel_now) {
     const auto now = steady_clock::now();
@@ -927,7 +929,8 @@ void client::drain(connection_node& node, bool may_cancel_now) {
     if (may_cancel_now) cancel_work(node);
 }
 
-/// A cancelled connection is closed, because a late cancel request would hit its next transaction.
+/// A connection with a cancel request is closed, because a late request would cancel its next
+/// transaction.
 void client::end_draining(connection_node& node) {
     const auto in_use =
         std::count_if(connections_.begin(), connections_.end(), [&](const auto& each) {
@@ -962,7 +965,7 @@ void client::cancel_work(connection_node& node) {
 
 // Completion of operations.
 
-/// The server did nothing.
+/// The server did not perform the operation.
 void client::fail(const std::shared_ptr<query_operation>& op, const lock_error& error) {
     if (op->state_ == query_operation::state::done) return;
     op->on_error(error);
@@ -1028,7 +1031,7 @@ void client::start_watch(query_operation& op, const query_operation::watch_reque
     }
 }
 
-/// Queues it to be sent again.
+/// Queues a watching operation to be sent again.
 void client::requeue(query_operation& op) noexcept {
     watchers_.erase(op.watch_it_);
     enqueue(op, false);

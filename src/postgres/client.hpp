@@ -1,7 +1,7 @@
-/// The client of a PostgreSQL server: many callers, a few connections, one transaction on each,
-/// with one operation or a batch.
+/// PostgreSQL client: a pool of connections for many callers. Each connection executes one
+/// transaction at a time, which performs one operation or a batch.
 ///
-/// It knows how transactions are sent and answered, not what they mean.
+/// It does not know what the queries mean.
 #pragma once
 
 #include "net/socket_registry.hpp"
@@ -41,10 +41,10 @@ class connection_node;
 
 class query_operation;
 
-/// Operations that watch a key, by that key.
+/// The operations that watch a key, by key.
 using watcher_map = std::multimap<std::string, query_operation*, std::less<>>;
 
-/// Something on the server that a query may wait for: the advisory lock of a key, or the row of a
+/// A resource on the server for which a query may wait: the advisory lock of a key, or the row of a
 /// lock id.
 struct lane {
     bool of_key;
@@ -57,11 +57,11 @@ using lane_hook = boost::intrusive::set_base_hook<boost::intrusive::tag<in_lane>
 
 struct in_queue;
 using queue_hook = boost::intrusive::list_base_hook<boost::intrusive::tag<in_queue>>;
-/// Intrusive: an operation can be queued again without memory.
+/// Intrusive, so that queueing an operation again does not allocate.
 using operation_queue =
     boost::intrusive::list<query_operation, boost::intrusive::base_hook<queue_hook>>;
 
-/// One operation on its way. Its members are called by the leader; they do not throw.
+/// An operation that passes through the client. The leader calls its members; they do not throw.
 class query_operation : public net::operation,
                         public std::enable_shared_from_this<query_operation>,
                         public boost::intrusive::set_base_hook<>,
@@ -76,14 +76,16 @@ class query_operation : public net::operation,
     [[nodiscard]] virtual bool on_response(const row& reply) noexcept = 0;
     virtual void on_error(const lock_error& error) noexcept = 0;
 
-    /// A query that has a deadline is not performed later than this, by the server's clock.
+    /// If the query has a deadline, the server does not perform it after `server_deadline`, by its
+    /// own clock.
     virtual void before_send(unix_time /*server_deadline*/) noexcept {}
 
     /// Whether it waits for a locked key to be released.
     [[nodiscard]] virtual bool wants_watch(time_point /*now*/) const noexcept { return false; }
 
-    /// The key to watch, and until when, before it is sent again; nothing if the reply is final. A
-    /// reply after which it watches is final if no other follows. May throw `std::bad_alloc`.
+    /// Called per reply. Returns the key to watch before the operation is sent again, and the end
+    /// of the watch; nothing if the reply is final. A reply after which the operation watches is
+    /// final if no other reply follows. May throw `std::bad_alloc`.
     struct watch_request {
         std::string key;
         time_point until;
@@ -95,22 +97,22 @@ class query_operation : public net::operation,
     /// After `on_error`: the reply came after all.
     virtual void on_late_response(const row& /*reply*/) noexcept {}
 
-    /// The connection broke before a reply came: the server may have performed it or not. True if
-    /// it may be sent again, perhaps with another query, to learn the outcome.
+    /// The connection broke before a reply came: the server may have performed the operation.
+    /// Returns true if it may be sent again, perhaps with another query, to learn the outcome.
     [[nodiscard]] virtual bool prepare_resend() noexcept { return false; }
 
-    /// The server has refused it. True if it may be sent again because its query, or the server,
-    /// has changed.
+    /// The server has refused the operation. Returns true if it may be sent again because its
+    /// query, or the state of the server, has changed.
     [[nodiscard]] virtual bool prepare_fallback(std::string_view sqlstate) noexcept;
 
-    /// After `on_error`: the server may have performed it nevertheless.
+    /// After `on_error`: the server may have performed the operation nevertheless.
     virtual void on_outcome_unknown() noexcept {}
 
-    /// It is done, and the client does not use it any more: the caller may be notified.
+    /// The operation is done and the client no longer uses it: notifies the caller.
     virtual void deliver() noexcept {}
 
-    /// What its answer, which came at `now`, says of one lock: that it ends at `at` at the latest,
-    /// or in the past if it is not held.
+    /// What the operation's answer, received at `now`, says about one lock: it ends at `at` at the
+    /// latest. `at` is in the past if the lock is not held.
     struct end_of_lock {
         lock_id id;
         time_point at;
@@ -149,22 +151,23 @@ class query_operation : public net::operation,
     enum class state { queued, sent, watching, backing_off, done };
 
     [[nodiscard]] bool may_free_a_key() const noexcept;
-    /// Whether it may wait on the server for long. Only one operation of each lane does so at a
-    /// time, and none on the connection that is kept for extensions, except extensions.
+    /// Whether it may wait on the server for long. At any time at most one operation of each lane
+    /// does so. Of these operations only extensions use the connection that is reserved for
+    /// extensions.
     [[nodiscard]] bool needs_lane() const noexcept;
     [[nodiscard]] lane its_lane() const noexcept;
 
     state state_ = state::queued;
-    /// From admission to completion: the client owns it.
+    /// From admission to completion: the client's ownership of the operation.
     std::shared_ptr<query_operation> self_;
     operation_queue* queued_in_ = nullptr;
-    /// It waits until another operation leaves its lane, and is in no queue meanwhile.
+    /// It waits until another operation leaves its lane, and is in no queue until then.
     bool is_held_back_ = false;
-    /// It is sent alone now: it needs the key lock, or its batch was refused.
+    /// It is sent alone, because it needs the key lock or its batch was refused.
     bool send_alone_ = false;
     std::uint64_t sequence_ = 0;
     unsigned retries_ = 0;
-    unsigned collisions_ = 0;  ///< Conflicts with others; the server did nothing.
+    unsigned collisions_ = 0;  ///< Conflicts with other transactions; the server did nothing.
     connection_node* sent_on_ = nullptr;
     watcher_map::iterator watch_it_;
     const time_point final_deadline_;
@@ -175,25 +178,26 @@ using operation_list = std::vector<std::shared_ptr<query_operation>>;
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
 class client : public net::io_loop::handler, private release_listener::subscriber {
   public:
-    /// Statements of queries have placeholders for the tables, and live as long as the client.
+    /// Statements of queries contain placeholders for the tables, and must outlive the client.
     explicit client(const options& opts);
     ~client() override;
 
-    /// Returns when the operation has ended; the calling thread does the I/O if no other does.
+    /// Returns when the operation has ended; the calling thread does the I/O if no other thread
+    /// does.
     void execute(const std::shared_ptr<query_operation>& op);
 
-    /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
-    /// if no thread can be started; then nothing was begun.
+    /// Returns at once. Throws `lock_error` (rate_limited) if too many operations wait, or
+    /// `std::system_error` if no thread can be started; the operation was not submitted then.
     void submit(const std::shared_ptr<query_operation>& op);
 
-    /// The same at a certain time, for a background operation. Only for the leader.
+    /// Submits a background operation at `when`. Only for the leader.
     void submit_at(time_point when, std::shared_ptr<query_operation> op);
 
     /// Ends an operation with `aborted`, unless it has ended.
     void cancel(std::shared_ptr<query_operation> op) noexcept;
 
-    /// Waits for background operations, for a while, and ends the client's thread. Other operations
-    /// have ended. Nothing may be called after it.
+    /// Waits for background operations, for `grace` at most, and ends the client's thread. All
+    /// other operations must have ended. No member may be called after it.
     void shutdown(std::chrono::milliseconds grace);
 
     [[nodiscard]] net::io_loop& loop() noexcept { return submissions_.loop(); }
@@ -287,8 +291,8 @@ class client : public net::io_loop::handler, private release_listener::subscribe
         false};  ///< Shutdown has begun; read by the next `run_once`.
     net::socket_registry sockets_;
 
-    // Only for the leader. After any failure an operation is in a queue, in `watchers_`, in flight,
-    // or done.
+    // Only for the leader. Also after a failure, each operation is in a queue, in `watchers_`, in
+    // flight, or done.
     net::submission_queue submissions_;
     std::vector<std::shared_ptr<net::task>> submitted_;
     std::size_t submitted_taken_ = 0;
@@ -298,11 +302,12 @@ class client : public net::io_loop::handler, private release_listener::subscribe
     operation_queue priority_;
     operation_queue releases_;   ///< Releases that may be batched.
     operation_queue batchable_;  ///< Other operations that may be batched.
-    /// For each lane the operation that may be sent, from its place in a queue to its end.
+    /// For each lane the operation that may be sent, from when it is queued until it leaves the
+    /// lane.
     boost::intrusive::set<query_operation, boost::intrusive::base_hook<lane_hook>,
                           boost::intrusive::key_of_value<query_operation::lane_of>>
         lanes_;
-    /// The other operations of the lanes, which use no connection.
+    /// The other operations of the lanes, which wait and use no connection.
     boost::intrusive::multiset<query_operation, boost::intrusive::base_hook<lane_hook>,
                                boost::intrusive::compare<query_operation::lane_order>>
         held_back_;
@@ -315,28 +320,29 @@ class client : public net::io_loop::handler, private release_listener::subscribe
     std::size_t admitted_ = 0;
     std::vector<std::unique_ptr<connection_node>> connections_;
     canceller canceller_;
-    /// The tables that were found first: another search path or new tables change nothing.
+    /// The tables that were found first. A later change of the search path, or new tables, have no
+    /// effect.
     located_tables tables_;
     const settings_statements settings_;
-    /// Some session has other settings: its handshake showed them, or there was a conflict that
-    /// only a stricter isolation causes. From then on all transactions set their own settings,
-    /// since behind a pooler each transaction may use another session.
+    /// Whether transactions set their own settings. Set once a session was found to have unsuitable
+    /// ones, by its handshake or by a conflict that only a stricter isolation level causes. It
+    /// applies to all connections, since behind a pooler each transaction may use another session.
     bool sets_settings_ = false;
-    /// Statements about these tables.
+    /// The statements with the names of these tables.
     std::map<const statement*, statement> qualified_;
     watcher_map watchers_;
     release_listener release_listener_;
-    /// There was an extension: a connection is reserved for the next.
+    /// There was an extension: a connection is reserved for the next one.
     bool saw_priority_ = false;
     time_point next_reserved_connect_at_{};
-    /// The server had no connection left a short time ago.
+    /// Until then the server is assumed to have no connection left.
     time_point connection_limit_until_{};
-    /// When the locks that were granted or extended end at the latest, unless their release was
-    /// answered. Locks that have ended remain until they are looked at.
+    /// The latest ends of locks that were granted or extended and whose release was not answered.
+    /// Entries of ended locks are removed lazily.
     std::map<lock_id, time_point> lock_ends_;
-    std::size_t max_lock_ends_ = 0;  ///< With so many, those that have ended are removed.
-    bool shutting_down_ = false;     ///< Shutdown has begun: nothing is deferred for long.
-    /// Until a pooler has lost a prepared statement.
+    std::size_t max_lock_ends_ = 0;  ///< At this size, entries of ended locks are removed.
+    bool shutting_down_ = false;     ///< Shutdown has begun: operations are deferred only briefly.
+    /// Cleared when a pooler has lost a prepared statement.
     bool use_prepared_ = true;
     unsigned connect_failures_ = 0;
     std::optional<lock_error> connect_error_;

@@ -21,8 +21,8 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// After so many transactions the server shall look anew at how large the tables have become: a
-/// plan that was made when they were empty reads them from end to end.
+/// After this number of transactions the server discards its plans: a plan that was made for empty
+/// tables scans them sequentially.
 constexpr unsigned transactions_per_plan = 10'000;
 
 const statement& discard_plans() {
@@ -80,7 +80,7 @@ void connection::close() noexcept {
     try {
         resolver_.cancel();
         timer_.cancel();
-    } catch (const std::exception&) {  // then they end later, and find the connection closed
+    } catch (const std::exception&) {  // they end later and find the connection closed
     }
 }
 
@@ -107,20 +107,20 @@ asio::awaitable<void> connection::run() {
     }
 }
 
-// How a connection is made.
+// Connecting.
 
 asio::awaitable<void> connection::establish() {
     const auto give_up_at = steady_clock::now() + server_.connect_timeout;
     timer_.expires_at(give_up_at);
     timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
-        // A lookup cannot be interrupted, only be left alone.
+        // A lookup cannot be interrupted, only abandoned.
         if (const auto self = weak.lock(); self && !stopped) self->fail(self->connect_timed_out());
     });
     const auto hosts = co_await resolve();
     std::optional<lock_error> problem;
     for (std::size_t tried = 0; tried < hosts.size() && !closed_; ++tried) {
-        // Of the time that is left each gets its share, so that a dead address leaves some to the
-        // others.
+        // The remaining time is divided among the remaining addresses, so that a dead address
+        // leaves time for the others.
         const auto left = give_up_at - steady_clock::now();
         const auto share = left / static_cast<int>(hosts.size() - tried);
         problem = co_await connect_to(hosts[tried], share);
@@ -146,8 +146,8 @@ asio::awaitable<std::vector<host_candidate>> connection::resolve() {
     co_return found;
 }
 
-/// Looked up for each connection: a name may come to mean another server. Not by libpq, which would
-/// keep everybody waiting meanwhile.
+/// Looked up for each connection, because the name may refer to another server later. Not by libpq,
+/// which would block the event loop during the lookup.
 asio::awaitable<void> connection::look_up(const host_candidate& named,
                                           std::vector<host_candidate>& found,
                                           std::string& problem) {
@@ -158,7 +158,7 @@ asio::awaitable<void> connection::look_up(const host_candidate& named,
     for (const auto& entry : entries) {
         host_candidate candidate = named;
         candidate.address = entry.endpoint().address().to_string();
-        // One for each kind of socket that the address could be used with.
+        // The resolver returns an address once for each socket type.
         const auto is_same = [&](const host_candidate& other) {
             return other.host == candidate.host && other.address == candidate.address &&
                    other.port == candidate.port;
@@ -186,13 +186,14 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const host_can
 
     end_session();
     {
-        // Host names were resolved before, so that libpq does not wait for anything here.
+        // Host names have been resolved, so that libpq does not block here.
         const net::socket_registry::no_fork guard(sockets_);
         session_.reset(PQconnectStartParams(keywords.data(), values.data(), 0));
         if (!session_) throw std::bad_alloc();
         sockets_.add(registered_socket_, PQsocket(session_.get()));
     }
-    // Notices would go to the standard error. The texts of errors may hold names; codes do not.
+    // Without a processor, notices would go to standard error. Texts of errors may contain names;
+    // codes do not.
     PQsetNoticeProcessor(
         session_.get(), [](void*, const char*) {}, nullptr);
     PQsetErrorVerbosity(session_.get(), PQERRORS_SQLSTATE);
@@ -201,7 +202,7 @@ asio::awaitable<std::optional<lock_error>> connection::connect_to(const host_can
     timer_.expires_after(at_most);
     timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& stopped) {
         const auto self = weak.lock();
-        // It may have come due just before it was set anew.
+        // The timer may have expired just before it was set again; then its handler still runs.
         if (stopped || !self || self->established_ || steady_clock::now() < self->timer_.expiry()) {
             return;
         }
@@ -245,7 +246,7 @@ asio::awaitable<bool> connection::poll_until_connected() {
     co_return state == PGRES_POLLING_OK;
 }
 
-/// libpq may replace the socket by another.
+/// libpq may replace the socket.
 PostgresPollingStatusType connection::poll_connection() {
     const net::socket_registry::no_fork guard(sockets_);
     const auto state = PQconnectPoll(session_.get());
@@ -267,16 +268,16 @@ void connection::attach_socket() {
     socket_.assign(borrowed);
 }
 
-/// Before the session closes it.
+/// Must be called before the session closes its socket.
 void connection::detach_socket() noexcept {
     if (!socket_.is_open()) return;
     try {
         socket_.release();
-    } catch (const std::exception&) {  // it was not waited for
+    } catch (const std::exception&) {  // nothing waited for the socket
     }
 }
 
-// How a transaction goes.
+// Transactions.
 
 void connection::send(const transaction& statements, bool named) {
     answer_.clear();
@@ -297,7 +298,7 @@ void connection::send(const transaction& statements, bool named) {
         pending_.push_back({pending_result::kind::sync, {}});
         flush();
     } catch (...) {
-        // Half of it may have been sent, but not the end that makes it count.
+        // A part may have been sent, but not the Sync that commits the transaction.
         pending_.clear();
         fail(current_failure());
     }
@@ -332,7 +333,7 @@ void connection::check(int sent) const {
 void connection::flush() {
     if (writing_) return;
     const int left = PQflush(session_.get());
-    if (left < 0) return;  // The reading side hears of the end, and perhaps why.
+    if (left < 0) return;  // The next read reports the end of the connection.
     if (left == 0) return;
     writing_ = true;
     socket_.async_wait(asio::posix::stream_descriptor::wait_write,
@@ -348,7 +349,7 @@ bool connection::is_alive() {
     const auto self = shared_from_this();
     try {
         pollfd input{.fd = PQsocket(session_.get()), .events = POLLIN, .revents = 0};
-        // An error of the server and the end of the stream are read one after the other.
+        // An error message of the server and the end of the stream need separate reads.
         while (!closed_ && ::poll(&input, 1, 0) > 0)
             take_input();
     } catch (...) {
@@ -377,8 +378,8 @@ void connection::take_results() {
         if (result) {
             take_result(*result);
         } else if (std::exchange(result_seen_, false)) {
-            // What goes wrong with the commit itself is told in front of the end, which still
-            // comes.
+            // If the commit itself fails, its error comes before the result of the Sync, which
+            // still follows.
             if (pending_.front().type != pending_result::kind::sync) pending_.pop_front();
         } else {
             throw lock_error(error_code::internal,
@@ -416,7 +417,7 @@ void connection::take_result(const PGresult& result) {
         case PGRES_FATAL_ERROR: {
             server_error error{.sqlstate = field(result, PG_DIAG_SQLSTATE),
                                .message = field(result, PG_DIAG_MESSAGE_PRIMARY)};
-            // Without a code it is libpq that speaks, of a connection that broke.
+            // An error without a code comes from libpq, after the connection broke.
             if (error.sqlstate.empty()) throw broken();
             if (!server_error_) server_error_ = std::move(error);
             return;

@@ -1,7 +1,7 @@
 /// One connection to a PostgreSQL server: it logs in, sends one transaction at a time, and
 /// dispatches its result.
 ///
-/// It knows neither locks nor callers.
+/// Independent of locks and callers.
 #pragma once
 
 #include "net/socket_registry.hpp"
@@ -29,7 +29,7 @@
 
 namespace syncguard::postgres {
 
-/// Everything happens on the thread that runs the context.
+/// All members are called by the thread that runs the context.
 class connection : public std::enable_shared_from_this<connection> {
   public:
     /// Callbacks of a connection. None is called after `close`.
@@ -38,13 +38,13 @@ class connection : public std::enable_shared_from_this<connection> {
         virtual void on_ready() = 0;
         /// The transaction was committed.
         virtual void on_reply(const result_rows& rows) = 0;
-        /// It was not, and nothing of it has happened: the error was followed by ReadyForQuery.
+        /// The transaction was rolled back without effect: ReadyForQuery followed the error.
         virtual void on_refused(const server_error& error) = 0;
-        /// The end: the connection could not be made, broke, or made no sense. What came of the
-        /// transaction under way is not known, whatever error was sent before the end: a pooler
-        /// sends one of its own while the server commits.
+        /// The connection has ended: it could not be made, it broke, or the server violated the
+        /// protocol. The outcome of the transaction in flight is unknown, even if an error came
+        /// first: a pooler may send its own error while the server commits.
         virtual void on_closed(const lock_error& error) = 0;
-        /// Something came on a channel that the session listens to.
+        /// A notification on a channel to which the session listens.
         virtual void on_notification(const std::string& /*payload*/) {}
 
         listener() = default;
@@ -53,7 +53,7 @@ class connection : public std::enable_shared_from_this<connection> {
         virtual ~listener() = default;
     };
 
-    /// All arguments outlive the connection's use.
+    /// All arguments must outlive the connection's use.
     connection(boost::asio::io_context& context, const server_address& server,
                net::socket_registry& sockets, listener& callbacks);
     connection(const connection&) = delete;
@@ -63,22 +63,24 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Begins to connect; `on_ready` or `on_closed` follows.
     void open();
 
-    /// Sends a transaction, once it is ready and the former has ended. `named` lets the server keep
-    /// the statements. If it cannot be sent, `on_closed` follows before this returns.
+    /// Sends a transaction; the connection must be ready and the previous transaction ended.
+    /// `named` makes it use prepared statements. If it cannot be sent, `on_closed` is called before
+    /// this returns.
     void send(const transaction& statements, bool named);
 
-    /// Reads what came while nothing was asked. False if that was the end; `on_closed` was called.
+    /// Reads what the server sent while no transaction was in flight. False if the connection has
+    /// ended; `on_closed` was called then.
     [[nodiscard]] bool is_alive();
 
     /// Closes it without another callback.
     void close() noexcept;
 
-    /// A request to the server to stop its work for this connection. Null if there is no memory.
+    /// A request to cancel the server's work for this connection. Null if out of memory.
     [[nodiscard]] canceller::request cancel_request() const {
         return canceller::request(PQgetCancel(session_.get()));
     }
 
-    /// The pid of the server's backend process, as of the login.
+    /// The pid of the server's backend process at login.
     [[nodiscard]] std::string backend_pid() const;
 
   private:
@@ -88,7 +90,7 @@ class connection : public std::enable_shared_from_this<connection> {
     struct finisher {
         void operator()(PGconn* session) const noexcept { PQfinish(session); }
     };
-    /// What the next result belongs to.
+    /// The command to which the next result belongs.
     struct pending_result {
         enum class kind { prepare, statement, last_statement, sync } type = kind::statement;
         std::string prepared{};  ///< The name of the statement.
@@ -128,10 +130,10 @@ class connection : public std::enable_shared_from_this<connection> {
     boost::asio::ip::tcp::resolver resolver_;
     std::unique_ptr<PGconn, finisher> session_;
     net::registered_socket registered_socket_;
-    /// Borrows the session's socket, to wait for it.
+    /// A non-owning wrapper of the session's socket, to wait for it.
     boost::asio::posix::stream_descriptor socket_;
-    boost::asio::steady_timer timer_;  ///< Of the attempt at one host, then of all.
-    std::set<std::string> prepared_;   ///< By their names.
+    boost::asio::steady_timer timer_;  ///< Limits each attempt, and all together.
+    std::set<std::string> prepared_;   ///< The names of prepared statements.
     unsigned transactions_since_plan_ = 0;
     std::deque<pending_result> pending_;
     bool result_seen_ = false;

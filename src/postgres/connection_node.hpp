@@ -1,4 +1,4 @@
-/// The state of one connection in its client, with the operations in flight.
+/// A client's state of one connection, with the operations in flight.
 #pragma once
 
 #include "postgres/client.hpp"
@@ -24,19 +24,19 @@ class connection_node final : public connection::listener {
 
     std::shared_ptr<connection> conn;
     const bool reserved_for_priority;
-    bool listens = false;      ///< The release listener uses it, too.
+    bool listens = false;      ///< The release listener also uses it.
     bool ready = false;        ///< The handshake is done.
     bool has_replied = false;  ///< It has received a reply to an operation.
-    /// In the order of the rows that will come.
+    /// In the order of the expected rows.
     operation_list in_flight;
-    bool is_batch = false;  ///< Whether `in_flight` is a batch, even of one.
+    bool is_batch = false;  ///< Whether `in_flight` is a batch, even one with a single operation.
     time_point sent_at{};
 
-    /// Set while no caller waits for the answer. When the answer has come, the connection can be
-    /// used again.
+    /// Set while no caller waits for the outstanding answer. After that answer the connection can
+    /// be used again.
     struct draining_times {
-        time_point replace_at;  ///< Then another connection may be opened in its place.
-        time_point cancel_at;   ///< Then the server is asked to stop.
+        time_point replace_at;  ///< From then on another connection may be opened in its place.
+        time_point cancel_at;   ///< Then a cancel request is sent.
         time_point close_at;    ///< Then the connection is closed without the answer.
         bool is_cancelled = false;
     };
@@ -49,17 +49,18 @@ class connection_node final : public connection::listener {
         return listens && owner_.release_listener_.sent_at().has_value();
     }
 
-    /// The server's clock in a reply to a query that was sent at `sent_at`. The server has read it
-    /// since then, perhaps after a long wait: an estimate that is consistent with that stays.
+    /// Adjusts the estimate of the server's clock by a reply to the query that was sent at
+    /// `sent_at`. The server has read its clock at some time since then, perhaps after a long wait,
+    /// so an estimate that is consistent with the reply remains unchanged.
     void set_server_clock(unix_time server_now) noexcept {
-        // Limited, so that no answer of the server causes an overflow.
+        // Clamped, so that no answer of the server causes an overflow.
         server_now = std::clamp(server_now, unix_time(), unix_time(std::chrono::years(1'000)));
         server_ahead_by_ =
             std::clamp(server_ahead_by_, server_now - at(std::chrono::steady_clock::now()),
                        server_now - at(sent_at));
     }
 
-    /// What the server's clock shows then; at most the shortest round trip more.
+    /// The time of the server's clock at `when`, too late by the shortest round trip at most.
     [[nodiscard]] unix_time server_time(time_point when) const noexcept {
         return at(when) + server_ahead_by_;
     }
@@ -88,7 +89,7 @@ class connection_node final : public connection::listener {
         if (listens) owner_.release_listener_.on_notification(number);
     }
 
-    /// Two steady times are as far apart as these.
+    /// A steady time as a unix_time, for differences only.
     [[nodiscard]] static unix_time at(time_point when) noexcept {
         return unix_time(std::chrono::ceil<milliseconds>(when.time_since_epoch()));
     }

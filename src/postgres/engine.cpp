@@ -16,7 +16,7 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// More would not make a server faster.
+/// More connections would not increase the throughput of a server.
 constexpr std::size_t largest_pool = 100;
 
 options checked(options opts) {
@@ -70,8 +70,8 @@ void postgres_engine::setup_schema(const call_limits& limits) {
              .key_lock = setup_lock,
              .needs_key_lock = true},
             schema_);
-    // An acquisition of no keys writes nothing, but fails where one would: with tables that are not
-    // ours, or without the rights to use them.
+    // An acquisition without keys writes nothing, but fails like a real one if the tables are not
+    // those of SyncGuard, or if the role has no rights to use them.
     const std::string no_keys = "{}";
     execute({.sql = &sql_->acquire,
              .parameters = {no_keys, no_keys, no_keys, no_keys, no_keys, no_keys},

@@ -20,7 +20,7 @@ std::string clock_and_settings() {
            "OR coalesce(pg_catalog.current_setting('transaction_timeout', true), '0') {<>} '0'";
 }
 
-/// Its schemas, as many as have such a table, or the one where it would be made.
+/// The schemas that contain such a table, or the one in which it would be created.
 std::string schemas_of(const std::string& place) {
     return "(SELECT pg_catalog.count(*) FROM found WHERE place {=} " + place +
            "), (SELECT coalesce(pg_catalog.min(f.nspname::pg_catalog.text), "
@@ -35,7 +35,7 @@ std::string schemas_of(const std::string& place) {
                      server_name + " gave an answer that does not fit the question");
 }
 
-/// Of the first row.
+/// A field of the first row.
 const std::optional<std::string>& field(const result_rows& answer, std::size_t number,
                                         const std::string& server_name) {
     if (answer.empty() || number >= answer[0].size()) throw_unexpected_reply(server_name);
@@ -75,8 +75,8 @@ bool locate(table_name& table, const result_rows& answer, std::size_t number,
     return count == 1;
 }
 
-/// The counters that belong to the table of locks: by the note in its comment, else the table of
-/// the default name beside it.
+/// The fence counters that belong to the table of locks: those named in its comment, else the table
+/// with the default name in the same schema.
 std::string counters_of(const table_name& locks, std::string_view comment) {
     const std::string_view beginning = note_of_counters;
     const auto found = comment.find(beginning);
@@ -116,8 +116,8 @@ bound_statement ask_for_tables(const table_pair& tables) {
 }
 
 unix_time clock_in(const result_rows& answer, const std::string& server_name) {
-    // A double represents every integer up to this one. Real times are far below it, and sums do
-    // not overflow.
+    // The largest integer up to which a double represents every integer. Real times are far below
+    // it, and sums with it do not overflow.
     constexpr std::int64_t max_ms = 9'007'199'254'740'992;
     const auto ms = integer(answer, 0, server_name);
     if (ms < -max_ms || ms > max_ms) throw_unexpected_reply(server_name);

@@ -1,4 +1,4 @@
-/// The first queries on a connection: the server's clock, the settings of the session, and the
+/// Handshake queries of a connection: the server's clock, the settings of the session, and the
 /// schemas of the tables. No I/O.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace syncguard::postgres {
 
-/// Asks for the clock and the settings, if the schemas of the tables are known.
+/// Asks for the clock and the settings; used once the schemas of the tables are known.
 [[nodiscard]] bound_statement ask_for_clock();
 
 /// Asks for the clock, the settings and the schemas.
@@ -26,13 +26,14 @@ namespace syncguard::postgres {
                                            const std::string& server_name);
 
 struct located_tables {
-    table_pair tables;  ///< With their schemas; that in which they would be made, if they are not.
+    table_pair tables;  ///< With their schemas. For a missing table, the schema in which it would
+                        ///< be created.
     bool exist = false;
 };
 
-/// The answer to `ask_for_tables`. Throws `lock_error` (invalid_argument) if several tables of the
-/// search path have the name, since another client may find another one; or if the locks belong to
-/// other counters.
+/// The answer to `ask_for_tables`. Throws `lock_error` (invalid_argument) if several schemas of the
+/// search path contain a table of the name, since another client may find another one; or if the
+/// locks belong to other counters.
 [[nodiscard]] located_tables tables_in(const result_rows& answer, const table_pair& asked_for,
                                        const std::string& server_name);
 

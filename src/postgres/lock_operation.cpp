@@ -14,10 +14,10 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// Cleanup for a server that does not come back ends after this time.
+/// Limit of the time for which a background release is repeated while the server is unreachable.
 constexpr milliseconds max_cleanup_time = std::chrono::hours(1);
 
-/// Of a release that no caller waits for.
+/// Timeout of a release for which no caller waits.
 constexpr milliseconds release_timeout = std::chrono::seconds(5);
 
 /// A lock that outlives its reported end is not polled in a busy loop.
@@ -56,28 +56,29 @@ bool lock_operation::on_response(const row& reply) noexcept {
     }
     try {
         promise_.answer = decoded(reply);
-        // What was found may be the work of an earlier copy, which began no earlier than the first.
+        // The lock that was found may have been granted to an earlier copy, which began no earlier
+        // than the first one.
         const bool was_found = outcome_unknown_ || was_granted_before(req_, reply);
         promise_.answer.attempt_started_at =
             was_found ? first_sent_at_.value_or(sent_at_) : sent_at_;
     } catch (...) {
         promise_.failure = std::current_exception();
-        // No answer that makes sense, or no memory to take it.
+        // The answer is invalid, or there is no memory for it.
         release_in_background();
     }
     return true;
 }
 
 void lock_operation::before_send(unix_time server_deadline) noexcept {
-    // What asks for the fate of an attempt does not make it younger.
+    // A query for the outcome of an attempt does not change when the attempt began.
     if (outcome_unknown_) return;
     sent_at_ = lease_clock::now();
     if (!first_sent_at_) first_sent_at_ = sent_at_;
     server_deadline_ = std::max(server_deadline_, server_deadline);
 }
 
-/// The latest copy did nothing. An earlier one may: a pooler can call it refused while the server
-/// still commits it.
+/// The latest copy did nothing. An earlier one may still be granted: a pooler may report it as
+/// refused while the server commits it.
 void lock_operation::forget_copy() noexcept {
     if (first_sent_at_ == sent_at_) first_sent_at_.reset();
 }
@@ -155,7 +156,7 @@ void lock_operation::on_error(const lock_error& error) noexcept {
 }
 
 bool lock_operation::prepare_resend() noexcept {
-    // The first copy could be performed after a later extension, and shorten the lock.
+    // The server could perform the first copy after a later extension, and shorten the lock.
     if (std::holds_alternative<extend_request>(req_)) return false;
     outcome_unknown_ = true;
     try {
@@ -208,7 +209,8 @@ void lock_operation::release_in_background() noexcept {
     const auto owner = client_.lock();
     if (acquisition == nullptr || !owner) return;
     try {
-        // It may still be performed until its deadline, and then lasts for its TTL.
+        // The server may perform the acquisition until its deadline; the lock then lasts for its
+        // TTL.
         const auto now = std::chrono::steady_clock::now();
         const auto lasts = std::max<std::chrono::steady_clock::duration>(
                                std::min(final_deadline(), now + max_cleanup_time) - now, {}) +

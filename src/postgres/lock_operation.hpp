@@ -1,4 +1,4 @@
-/// A request on its way through the client, and how a lost reply is resolved.
+/// A lock request as an operation of the client, and the handling of lost replies.
 #pragma once
 
 #include "net/priority.hpp"
@@ -23,13 +23,14 @@ class lock_operation : public query_operation {
                    std::shared_ptr<const statements> sql, const std::shared_ptr<client>& owner,
                    completion handler);
 
-    /// Lets a stop request cancel it, until it has ended.
+    /// Lets a stop request cancel the operation, until it has ended.
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
     [[nodiscard]] outcome result() { return promise_.result(); }
 
-    /// The caller is gone: a lock that was acquired, or will have been, is released.
+    /// The caller is gone: releases the lock if this operation has acquired it or acquires it
+    /// later.
     void detach_caller() noexcept;
 
   private:
@@ -54,19 +55,19 @@ class lock_operation : public query_operation {
     void release_in_background() noexcept;
 
     const request req_;
-    /// Of an acquisition. The request's own view ends with the call, before the background release
-    /// does.
+    /// The key of an acquisition. The view in the request is only valid during the call, which ends
+    /// before the background release.
     const std::string key_;
     const std::shared_ptr<const statements> sql_;
     const std::weak_ptr<client> client_;
     const std::string server_name_;
     net::result_promise promise_;
     lease_clock::time_point sent_at_{};
-    /// Of the first copy that may have been granted the lock.
+    /// When the first copy that may have been granted the lock was sent.
     std::optional<lease_clock::time_point> first_sent_at_;
-    /// The server does not perform it later, by its own clock.
+    /// After this time, by its own clock, the server does not perform the operation.
     unix_time server_deadline_{};
-    /// It was sent before, with unknown outcome.
+    /// An earlier copy was sent, with unknown outcome.
     bool outcome_unknown_ = false;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
 
-/// A background release shall not keep a connection from callers that wait.
+/// Limits the time for which a background release occupies a connection that callers wait for.
 constexpr milliseconds background_lock_timeout{100};
 
 std::string storage_key(std::string_view key) {

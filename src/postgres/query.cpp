@@ -9,8 +9,8 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// One blocked operation shall not hold up many: the server soon refuses a batch, and each is sent
-/// alone.
+/// One blocked operation must not delay many others: after this time the server refuses the batch,
+/// and each operation is sent alone.
 constexpr milliseconds batch_lock_timeout{100};
 
 statement named(const std::string& text) {
@@ -19,17 +19,18 @@ statement named(const std::string& text) {
     return complete;
 }
 
-// The limits end with the transaction: a pooler may give the session to another client then.
+// The limits end with the transaction, because a pooler may then give the session to another
+// client.
 
-/// ($1 lock_timeout), which limits each wait by itself.
+/// ($1 lock_timeout) limits each single wait.
 const statement& set_lock_timeout() {
     static const statement text =
         named("SELECT pg_catalog.set_config('lock_timeout', $1::pg_catalog.text, true)");
     return text;
 }
 
-/// ($1 lock_timeout, $2 statement_timeout). The second limits the sum of the waits in one
-/// statement, beginning with the next.
+/// ($1 lock_timeout, $2 statement_timeout). The second limits the sum of the waits in each later
+/// statement.
 const statement& set_wait_timeouts() {
     static const statement text = named(
         "SELECT pg_catalog.set_config('lock_timeout', $1::pg_catalog.text, true), "
@@ -37,9 +38,9 @@ const statement& set_wait_timeouts() {
     return text;
 }
 
-/// ($1 milliseconds from the beginning of the transaction) limits the next statement to what is
-/// left of them. The statement before it took hardly longer: if the server's clock says so, it was
-/// set meanwhile, and tells nothing.
+/// ($1 milliseconds from the beginning of the transaction) limits the next statement to the
+/// remaining time. The previous statement cannot have taken much longer than that: if the server's
+/// clock says so, the clock was set meanwhile and is ignored.
 const statement& set_remaining_timeout() {
     static const statement text = named(
         "SELECT pg_catalog.set_config('statement_timeout', (CASE WHEN passed {>=} 0 "
@@ -50,16 +51,16 @@ const statement& set_remaining_timeout() {
     return text;
 }
 
-/// How long the server may wait so that it gives up before its client does: then it is known that
-/// nothing happened. A single wait ends by `lock_timeout`, whose error names the cause, and several
-/// by `statement_timeout`, a little later.
+/// How long the server may wait so that its timeout ends before the client's: then it is certain
+/// that nothing happened. A single wait ends by `lock_timeout`, whose error names the cause, and
+/// several waits by `statement_timeout`, a little later.
 struct wait_limits {
     std::string each_wait;
     std::string statement;
 };
 
 wait_limits limits_within(milliseconds time_left, const query& first) {
-    // Zero would mean: for ever.
+    // Zero would mean no limit.
     constexpr milliseconds least{1};
     constexpr milliseconds max_lead{50};
     constexpr milliseconds longest = std::chrono::hours(24);

@@ -29,7 +29,7 @@ constexpr auto max_retry_delay = 1s;
 
 constexpr auto delay_after_loss = 100ms;
 constexpr auto delay_after_refusal = 5s;
-/// The route to the server is not likely to change.
+/// Long, because the route to the server is not likely to change.
 constexpr auto delay_behind_pooler = 1h;
 
 }  // namespace
@@ -58,7 +58,7 @@ void release_listener::run_once(time_point now) {
     try {
         send_changes(now);
     } catch (const std::bad_alloc&) {
-        // The server may have a marker that is not recorded here.
+        // The server may hold a marker that is not recorded in `keys_`.
         lose_connection();
         throw;
     }
@@ -68,7 +68,8 @@ bool release_listener::needs_connection(time_point now) const {
     return !conn_ && !keys_.empty() && now >= next_connect_at_;
 }
 
-/// After `run_once`. A connection that is made or becomes free is an event of its own.
+/// Called after `run_once`. A connection that is made or becomes free causes another `run_once` by
+/// itself.
 release_listener::time_point release_listener::next_wakeup(time_point now) const {
     if (sent_at_) return *sent_at_ + reply_timeout;
     if (!conn_) {
@@ -96,7 +97,7 @@ void release_listener::send_changes(time_point now) {
     if (now >= next_sweep_) {
         const text_list removed = remove_unwatched(now);
         if (!removed.empty()) changes.push_back({&sql_.remove_interest, {removed.text()}});
-        // Without a reader, unread notifications would fill the queue of the server.
+        // If the session did not read them, notifications would fill the server's queue.
         if (keys_.empty()) changes.push_back({&sql_.unlisten, {}});
     }
     if (!added.empty()) {
@@ -132,8 +133,9 @@ text_list release_listener::remove_unwatched(time_point now) {
 void release_listener::on_reply(const result_rows& rows) {
     sent_at_.reset();
     if (!session_verified_) {
-        // A pooler changes the session under its clients: notifications would be lost, and the
-        // markers would stay. Once, it may have chosen the same one by chance.
+        // Behind a pooler the session may change between transactions: notifications would be lost,
+        // and markers would remain. Two checks, because the pooler may choose the same session once
+        // by chance.
         const bool is_same_session =
             rows.size() == 1 && rows[0].size() == 1 && rows[0][0] == conn_->backend_pid();
         session_verified_ = std::exchange(was_same_session_, is_same_session) && is_same_session;

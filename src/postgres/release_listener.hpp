@@ -1,6 +1,6 @@
 /// Holds one LISTEN connection. For each watched key it takes a shared advisory lock, the interest
 /// marker; a release sends NOTIFY only if that lock is held. Operations use the same connection, so
-/// that a client that waits needs only one.
+/// that a waiting client needs only one.
 #pragma once
 
 #include "postgres/connection.hpp"
@@ -15,7 +15,7 @@
 
 namespace syncguard::postgres {
 
-/// Everything happens on the thread that runs the context.
+/// All members are called by the thread that runs the context.
 class release_listener final {
   public:
     using time_point = std::chrono::steady_clock::time_point;
@@ -24,15 +24,15 @@ class release_listener final {
     class subscriber {
       public:
         virtual void on_released(const std::string& key) = 0;
-        /// Nothing is watched any more, and something may have been missed.
+        /// No key is watched any more, and notifications may have been missed.
         virtual void on_subscription_lost() = 0;
-        /// Nothing is watched any more, nor can be for a while.
+        /// No key is watched any more, and none can be watched for a while.
         virtual void on_unavailable() = 0;
         [[nodiscard]] virtual bool has_watchers(const std::string& key) const = 0;
-        /// An idle connection, which the listener then owns; null if there is none now. `run_once`
-        /// is called again when there may be one.
+        /// An idle connection, which the listener then owns; null if there is none. `run_once` is
+        /// called again when there may be one.
         [[nodiscard]] virtual std::shared_ptr<connection> connection_for_listener() = 0;
-        /// Whether no operation is under way on that connection.
+        /// Whether no operation is in flight on that connection.
         [[nodiscard]] virtual bool connection_is_free() const = 0;
 
         subscriber() = default;
@@ -48,7 +48,7 @@ class release_listener final {
 
     enum class watch_result { watching, retry_now, unavailable };
 
-    /// For an operation that found the key locked, no earlier than `since`.
+    /// Watches a key for an operation that found it locked; the operation was sent at `since`.
     [[nodiscard]] watch_result watch(const std::string& key, time_point since);
 
     /// Called when the server's lock table is full: removes all interest markers, and adds none for
@@ -59,13 +59,13 @@ class release_listener final {
     /// own session.
     void recheck_all();
 
-    /// Ends the connection. Waiting operations are sent again, and a key that they find locked is
+    /// Ends the connection. Waiting operations are sent again; keys that are still locked are then
     /// watched on another connection.
     void lose_connection();
-    /// Ends the connection; nothing is watched until that time is over.
+    /// Ends the connection; no key is watched during `pause`.
     void disable_for(std::chrono::milliseconds pause);
 
-    /// Sends what is to be sent, and ends what took too long or is no longer wanted.
+    /// Adds and removes markers; ends the connection if a reply takes too long.
     void run_once(time_point now);
     [[nodiscard]] time_point next_wakeup(time_point now) const;
     [[nodiscard]] bool has_outstanding_work() const { return !keys_.empty() || sent_at_; }
@@ -84,9 +84,9 @@ class release_listener final {
     struct watched {
         bool is_registered = false;
         bool is_pending = false;  ///< The request for its marker is in flight.
-        std::string number;       ///< In notifications.
+        std::string number;       ///< The payload of notifications of the key.
         /// When the marker was first refused because another session held it, for instance a
-        /// release under way.
+        /// release in progress.
         std::optional<time_point> refused_since{};
         time_point retry_at{};
         time_point last_event_at{};
@@ -105,7 +105,7 @@ class release_listener final {
     std::shared_ptr<connection> conn_;
     /// The connection is known to stay in one session (no pooler).
     bool session_verified_ = false;
-    bool was_same_session_ = false;  ///< At the first of two checks.
+    bool was_same_session_ = false;  ///< Result of the first of two checks.
     std::optional<time_point> sent_at_;
     std::map<std::string, watched, std::less<>> keys_;
     time_point disabled_until_{};

@@ -9,8 +9,8 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// Only what is missing: even to find out that an index is there, CREATE INDEX would wait for all
-/// who write, and keep others waiting behind it.
+/// Creates only missing parts: even if the index exists, CREATE INDEX would wait for all writing
+/// transactions, and block other writers until then.
 std::string missing_parts(const quoted_names& tables, const std::vector<std::string>& creations,
                           const std::string& note) {
     const auto is_no_table = [](const std::string& name) {
@@ -29,8 +29,9 @@ std::string missing_parts(const quoted_names& tables, const std::vector<std::str
     return with_system_operators(text.append(note).append(" END $setup$"));
 }
 
-/// Clients that share the locks but not their counters would be granted fences that do not rise. A
-/// comment is where peers have room for it. A comment of other origin stays.
+/// If clients shared the locks but not the counters, fences would not always grow. So the comment
+/// of the table of locks names its counters; peers accept a comment. A comment of other origin is
+/// not replaced.
 std::string note_text(const quoted_names& tables) {
     return with_system_operators(
         "IF (SELECT " + comment_of_table("c.oid") +

@@ -1,4 +1,4 @@
-/// Making or trying the tables, on its way through the client.
+/// An operation that creates or checks the tables.
 #pragma once
 
 #include "postgres/client.hpp"
@@ -12,7 +12,7 @@ namespace syncguard::postgres {
 
 class schema_operation : public query_operation {
   public:
-    /// `kept` is what the query refers to.
+    /// `kept` owns the objects to which the query refers.
     schema_operation(query asked, time_point deadline, std::shared_ptr<const void> kept)
         : query_operation(std::move(asked), deadline), kept_(std::move(kept)) {}
 
@@ -26,7 +26,8 @@ class schema_operation : public query_operation {
         failure_ = std::make_exception_ptr(error);
     }
     [[nodiscard]] bool prepare_resend() noexcept override { return true; }
-    /// Other programs that make the same tables may not take our lock.
+    /// Repeats the query once if a table exists by now: other programs that create the same tables
+    /// may not use our advisory lock.
     [[nodiscard]] bool prepare_fallback(std::string_view sqlstate) noexcept override {
         const bool is_there_by_now = sqlstate == "23505" || sqlstate == "42P07";
         return is_there_by_now && !std::exchange(repeated_, true);

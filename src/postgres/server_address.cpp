@@ -31,7 +31,7 @@ std::map<std::string, std::string> settings_in(const setting_list& list) {
     return found;
 }
 
-/// What comes before the options of a URL; empty for keyword=value pairs.
+/// The part of a URL before its options; empty for keyword=value pairs.
 std::string_view authority_in(std::string_view connection) {
     for (const std::string_view scheme : {"postgres://", "postgresql://"}) {
         if (!connection.starts_with(scheme)) continue;
@@ -41,7 +41,8 @@ std::string_view authority_in(std::string_view connection) {
     return {};
 }
 
-/// A part of a password would be taken for a host, looked up and told.
+/// Otherwise a part of a password would be taken for a host name, looked up by DNS and shown in
+/// messages.
 void refuse_unescaped_secrets(std::string_view connection) {
     const auto authority = authority_in(connection);
     const auto at = authority.find('@');
@@ -61,7 +62,7 @@ std::map<std::string, std::string> parse(const std::string& connection) {
     refuse_unescaped_secrets(connection);
     char* problem = nullptr;
     const setting_list list(PQconninfoParse(connection.c_str(), &problem));
-    // Its text is not repeated: it may quote a part of a password.
+    // The text of `problem` is not repeated, because it may quote a part of a password.
     if (problem != nullptr) PQfreemem(problem);
     if (!list) {
         throw lock_error(error_code::invalid_argument,
@@ -106,7 +107,8 @@ std::map<std::string, std::string> values_by_service(std::map<std::string, std::
     return found;
 }
 
-/// Takes a setting out; what is not said comes from the environment or from the service file.
+/// Removes and returns a setting; if it is missing, the value from the environment or the service
+/// file.
 std::string take(std::map<std::string, std::string>& said,
                  const std::map<std::string, std::string>& defaults, const char* name) {
     if (const auto own = said.extract(name)) return own.mapped();
@@ -180,7 +182,7 @@ server_address::server_address(const options& opts)
             throw lock_error(error_code::invalid_argument,
                              "connect_timeout for PostgreSQL is a number of seconds");
         }
-        // To libpq, zero and less mean no limit: then ours holds.
+        // To libpq, zero or less means no limit: then our default applies.
         if (value > 0) connect_timeout = std::chrono::seconds(value);
     }
     connect_timeout = bounded_wait(connect_timeout);

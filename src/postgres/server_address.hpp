@@ -1,4 +1,4 @@
-/// The server's address, read from what libpq understands.
+/// The server's address, parsed from a connection string of libpq.
 #pragma once
 
 #include <syncguard/postgres.hpp>
@@ -9,13 +9,13 @@
 
 namespace syncguard::postgres {
 
-/// One host to try. Empty parts are libpq's own defaults.
+/// One host to try. For empty parts libpq uses its defaults.
 struct host_candidate {
     std::string host;
-    std::string address;  ///< A numeric one, if it is known.
+    std::string address;  ///< The numeric address, if known.
     std::string port;
 
-    /// Whether `host` has to be looked up. Not so a folder with a socket.
+    /// Whether `host` has to be looked up. False for a folder with a socket.
     [[nodiscard]] bool needs_lookup() const;
 };
 
@@ -27,7 +27,7 @@ struct server_address {
     /// All other settings, by libpq's keywords.
     std::map<std::string, std::string> settings;
     milliseconds connect_timeout;
-    std::string server_name;  ///< How messages name the server.
+    std::string server_name;  ///< The name of the server in messages.
 };
 
 }  // namespace syncguard::postgres

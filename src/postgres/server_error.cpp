@@ -10,7 +10,7 @@ namespace syncguard::postgres {
 namespace {
 
 struct known_error {
-    /// A whole SQLSTATE, or how a class of them begins.
+    /// An SQLSTATE, or the beginning of a class.
     std::string_view begins_with;
     error_code code;
     retry_action action;
@@ -23,7 +23,7 @@ constexpr std::string_view not_our_tables =
     "the tables are not as SyncGuard makes them; give it names of its own and run 'syncguard setup "
     "--backend URL'";
 
-// The first match counts: single codes come before their class.
+// The first match counts, so single codes come before their class.
 constexpr std::array known_errors{
     known_error{sqlstate_concurrent_change, error_code::service_unavailable, retry_action::retry,
                 try_again},
@@ -69,7 +69,7 @@ constexpr std::array known_errors{
     known_error{sqlstate_notify_queue_full, error_code::service_unavailable, retry_action::retry,
                 "the server's queue of notifications is full; pg_listening_channels() and "
                 "pg_stat_activity tell whose session does not read them"},
-    // Set by ourselves, to the end of the call.
+    // We set lock_timeout, to the deadline of the call.
     known_error{"55P03", error_code::network_timeout, retry_action::fail,
                 "others who use the same key were in the way for too long; pg_locks and "
                 "pg_stat_activity tell who"},
@@ -77,7 +77,7 @@ constexpr std::array known_errors{
         "57014", error_code::network_timeout, retry_action::fail,
         "the server cancelled the statement at the end of the call, or for an administrator; "
         "pg_locks and pg_stat_activity tell who was in the way"},
-    // The server itself closes the connection with one of these.
+    // After such an error the server itself closes the connection.
     known_error{"57P", error_code::service_unavailable, retry_action::outcome_unknown,
                 "the server is shutting down or starting up; try again soon"},
     known_error{"08", error_code::service_unavailable, retry_action::outcome_unknown, try_again},
@@ -91,7 +91,7 @@ const known_error* find(std::string_view sqlstate) noexcept {
     return found == known_errors.end() ? nullptr : found;
 }
 
-/// Texts of these classes name values that were sent.
+/// False for classes whose texts quote values that were sent.
 bool may_be_quoted(std::string_view sqlstate) noexcept {
     return !sqlstate.starts_with("22") && !sqlstate.starts_with("23");
 }
@@ -103,7 +103,7 @@ bool is_sqlstate(std::string_view text) noexcept {
            });
 }
 
-/// The first line of a message that has several: libpq adds questions.
+/// The first line of a message: libpq adds questions in further lines.
 std::string_view reason_in(std::string_view message) {
     const auto first_line = message.substr(0, message.find('\n'));
     constexpr std::string_view before_reason = " failed: ";

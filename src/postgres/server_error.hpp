@@ -1,4 +1,4 @@
-/// What the server's errors mean. Pure.
+/// Maps the server's errors to `lock_error` and to retries. Pure.
 #pragma once
 
 #include "postgres/transaction.hpp"
@@ -12,33 +12,32 @@ namespace syncguard::postgres {
 
 [[nodiscard]] error_code code_of(std::string_view sqlstate) noexcept;
 
-/// The message contains `server_name`. Says nothing of what was stored.
+/// The message contains `server_name`, and no stored values.
 [[nodiscard]] lock_error to_lock_error(const server_error& error, const std::string& server_name);
 
-/// What to do after an error, by which the server has done nothing if not said otherwise.
+/// What to do after an error. Unless stated otherwise, the server has done nothing.
 enum class retry_action {
     fail,
-    retry,             ///< A conflict with others: send the same again.
+    retry,             ///< A conflict with other transactions: send the same again.
     reconnect,         ///< This server cannot write: a new connection may reach one that can.
     retry_unprepared,  ///< A prepared statement is missing: a pooler has changed the session.
-    outcome_unknown    ///< The error may be of a pooler: the server may have committed.
+    outcome_unknown    ///< The error may come from a pooler: the server may have committed.
 };
 
 [[nodiscard]] retry_action retry_action_for(std::string_view sqlstate) noexcept;
 
-/// The error of a conflict that occurs only under an isolation stricter than read committed.
+/// A conflict that occurs only at an isolation level stricter than read committed.
 inline constexpr std::string_view sqlstate_serialization_failure = "40001";
 
-/// The error when the server's lock table is full, which also holds the interest markers of waiting
-/// clients.
+/// The server's lock table is full, which also holds the interest markers of waiting clients.
 inline constexpr std::string_view sqlstate_out_of_shared_memory = "53200";
 
-/// Whether memory that all clients of the server share is used up: its lock table, or the queue of
-/// notifications, which fills up if a session does not read them.
+/// Whether memory that all clients of the server share is exhausted: its lock table, or the queue
+/// of notifications, which fills up if a session does not read them.
 [[nodiscard]] bool is_shortage(std::string_view sqlstate) noexcept;
 
-/// What libpq says of a connection that could not be made. Its texts have no codes; those of the
-/// server are reduced to theirs, as PQERRORS_SQLSTATE does.
+/// The error for libpq's message about a connection that could not be made. libpq's own texts have
+/// no codes; errors of the server consist of their code only, because of PQERRORS_SQLSTATE.
 [[nodiscard]] lock_error to_connection_error(std::string_view libpq_message,
                                              const std::string& server_name);
 

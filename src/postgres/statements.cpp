@@ -35,7 +35,7 @@ statement named(const std::string& text) {
     return complete;
 }
 
-/// The digits of a stored fence as a number. What is no fence counts as none.
+/// A stored fence as a number; 0 if the text is not a fence.
 std::string fence_number(const std::string& column) {
     return "CASE WHEN " + column + " {~} '^[0-9]{1," + std::to_string(fence::length) + "}$' THEN " +
            column + "::bigint ELSE 0 END";
@@ -54,8 +54,8 @@ std::string acquire_text(const quoted_names& tables) {
     //
     // The statement sees what was committed before it began. If another transaction changed the row
     // between then and the moment when this one got the advisory lock, the upsert meets that
-    // change, since it sees all committed rows, and leaves a live lock alone. It also waits for an
-    // extension or removal by lock id, which locks the row. In these cases the fence counter was
+    // change, since it sees all committed rows, and does not change a live lock. It also waits for
+    // an extension or removal by lock id, which locks the row. In these cases the fence counter was
     // raised although nothing was locked, so the statement divides by zero on purpose, and the
     // transaction is rolled back. It does the same if it waited for a row that was then removed,
     // because the time for the new row was read before the wait, and if the wait for a row lasted
@@ -70,7 +70,7 @@ std::string acquire_text(const quoted_names& tables) {
            "clock AS MATERIALIZED (SELECT pg_catalog.count(*), " +
            server_clock() +
            " AS ms FROM input), "
-           // Stays within the range of the type for any stored end.
+           // This sum stays within the range of bigint for any stored expiry.
            "stored AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms::bigint, " +
            fence_number("l.fence") +
            " AS fence, greatest(l.expires_at_ms::bigint, 0) {-} clock.ms {+} " + tolerance() +
@@ -138,7 +138,7 @@ enum class shared_memory { used, avoided };
 
 /// Notifies the clients that wait for the key, if a condition holds. Commits that notify wait for
 /// each other, so the statement notifies only if the interest lock is held. A client that tries to
-/// get it later does not get it before this transaction has ended, and then sees the changes.
+/// get it later gets it only after this transaction has ended, and then sees the changes.
 std::string notify_call(const std::string& key, const std::string& condition, shared_memory use) {
     if (use == shared_memory::avoided) return "NULL";
     return "CASE WHEN " + condition + " AND NOT pg_catalog.pg_try_advisory_xact_lock(" +
@@ -146,8 +146,8 @@ std::string notify_call(const std::string& key, const std::string& condition, sh
            "::pg_catalog.text) END";
 }
 
-/// The rows of `mine`: those that have the condition, as they are now that this transaction has
-/// them alone, and the time. In the order of their keys, so that no two wait for each other.
+/// Defines `mine`: the live rows that meet the condition, read after they were locked, with the
+/// time. They are locked in the order of their keys, so that two statements cannot deadlock.
 std::string rows_of_mine(const quoted_names& tables, const std::string& condition) {
     return "locked AS MATERIALIZED (SELECT l.key, l.lock_id, l.expires_at_ms FROM " + tables.locks +
            " AS l WHERE l." + condition +
@@ -177,9 +177,10 @@ std::string release_text(const quoted_names& tables, shared_memory use) {
 
 std::string extend_text(const quoted_names& tables, shared_memory use) {
     // A peer reads the row under the advisory lock of the key, without locking the row, and then
-    // overwrites it. With the advisory lock in hand no peer is between the two until the commit.
-    // It is not waited for, since peers take it before they wait for the row. Without it, the end
-    // of the lock must not have come when the commit is known.
+    // overwrites it. While this transaction holds the advisory lock, no peer is between the two
+    // steps. The statement does not wait for that lock, because a peer may hold it while waiting
+    // for the row: that would be a deadlock. Without it, the extension counts only if the previous
+    // end of the lock has not passed when the answer arrives.
     //
     // Waiting clients sleep until the end of the lock, and must be notified of an earlier end.
     const std::string alone =
@@ -238,7 +239,7 @@ std::string statement_name(const std::string& text) {
 }
 
 std::string server_clock() {
-    // now() would be the begin of the transaction, before any waiting.
+    // now() would be the beginning of the transaction, before any waiting.
     return "pg_catalog.floor(extract(epoch FROM pg_catalog.clock_timestamp()) {*} 1000)::bigint";
 }
 
@@ -251,7 +252,7 @@ statements::statements(const quoted_names& tables)
       extend(named(extend_text(tables, shared_memory::used))),
       extend_without_notify(named(extend_text(tables, shared_memory::avoided))),
       is_locked(named(is_locked_text(tables))),
-      // Rows that others have locked are skipped: a query must not wait.
+      // Rows locked by other transactions are skipped, so that the query does not wait.
       is_locked_with_cleanup(
           named("WITH gone AS (DELETE FROM " + tables.locks + " WHERE key {=} (SELECT key FROM " +
                 tables.locks + " WHERE key {=} $1::pg_catalog.text AND expires_at_ms {<} (" +

@@ -11,7 +11,7 @@ namespace syncguard::postgres {
 
 namespace {
 
-/// Longer ones are cut off by the server, and could then mean the same.
+/// The server truncates longer names, and two of them could then be the same.
 constexpr std::size_t max_identifier_length = 63;
 
 bool is_identifier(std::string_view text) {
@@ -46,7 +46,7 @@ std::string index_name(const std::string& table_name) {
     constexpr std::string_view ending = "_expires_at_ms";
     std::string name = table_name;
     if (name.size() + ending.size() > max_identifier_length) {
-        // Cut off, two names could become one.
+        // If only truncated, two names could become the same.
         constexpr std::size_t kept = 24;
         name.resize(kept);
         name.append("_").append(hash_key(table_name));
@@ -74,7 +74,7 @@ std::string table_name::quoted() const {
 table_pair checked_tables(const table_names& given) {
     table_name locks = read(given.locks, "locks");
     table_name counters = read(given.fence_counters, "fence counters");
-    // A name without schema may mean a table of any schema.
+    // A name without schema may refer to a table of any schema.
     const bool maybe_same_schema =
         locks.schema == counters.schema || locks.schema.empty() || counters.schema.empty();
     if (locks.name == counters.name && maybe_same_schema) {

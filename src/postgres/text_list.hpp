@@ -1,4 +1,4 @@
-/// A list of texts as PostgreSQL reads arrays. Pure.
+/// A list of texts as a PostgreSQL array literal. Pure.
 #pragma once
 
 #include <string>

@@ -8,10 +8,10 @@
 
 namespace syncguard::postgres {
 
-/// One statement with its parameters ($1, $2, ...) left open.
+/// A statement with unbound parameters ($1, $2, ...).
 struct statement {
-    /// For a statement that the server may keep; empty for one that is not worth it. Made from the
-    /// text: a client that meets this name in a session finds the same statement under it.
+    /// The name of the prepared statement; empty if the statement is not prepared. Derived from the
+    /// text, so that the same name in a session is always the same statement.
     std::string name;
     std::string text;
 };
@@ -21,11 +21,11 @@ struct bound_statement {
     std::vector<std::string> parameters;
 };
 
-/// Statements that the server performs together or not at all, each with a fresh view of what
-/// others have committed meanwhile.
+/// Statements that the server performs together or not at all. Each has a new snapshot of what
+/// other transactions have committed.
 using transaction = std::vector<bound_statement>;
 
-/// One row; no fields where there was none.
+/// One row; without fields if the server returned no row.
 using row = std::vector<std::optional<std::string>>;
 
 /// All rows that the last statement returned.
@@ -34,7 +34,7 @@ using result_rows = std::vector<row>;
 /// An error of the server, which did nothing.
 struct server_error {
     std::string sqlstate;
-    /// Its text, without the details, which hold values.
+    /// The text without the details, which contain values.
     std::string message;
 };
 

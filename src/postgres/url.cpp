@@ -1,4 +1,4 @@
-/// PostgreSQL URLs: libpq's own, with our options among its.
+/// PostgreSQL URLs: libpq's URLs with additional options.
 #include "core/backend_url.hpp"
 
 #include <syncguard/error.hpp>
@@ -30,7 +30,7 @@ std::int64_t number_in(const std::string& text, std::string_view name, std::int6
     return value;
 }
 
-/// False for what is libpq's.
+/// False for options of libpq.
 bool read_option(std::string_view name, const std::string& value, options& read) {
     constexpr std::int64_t a_day_in_ms = 86'400'000;
     constexpr std::int64_t largest_pool = 100;
@@ -55,7 +55,7 @@ bool read_option(std::string_view name, const std::string& value, options& read)
     return true;
 }
 
-/// Whether libpq takes it in a URL.
+/// Whether libpq accepts the option in a URL.
 bool is_option_of_libpq(const std::string& name) {
     if (name == "ssl") return true;
     struct freer {

@@ -1,4 +1,4 @@
-/// Retries the release of a lock whose acquisition failed with unknown outcome, or whose caller
+/// Background release of a lock whose acquisition failed with unknown outcome, or whose caller
 /// left.
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace syncguard::redis {
 
-/// Repeats the release until the server has answered, at most until `give_up_at`. An attempt has a
-/// short deadline of its own: the connection may be dead.
+/// Repeats the release until the server has answered, at most until `give_up_at`. Each attempt has
+/// its own short deadline, because the connection may be dead.
 class background_release : public script_operation {
   public:
-    /// What the reply "not found" says about the lock.
+    /// How to treat the reply "not found".
     enum class absence {
         final,
-        /// The acquisition may still be on its way to the server, on a connection that broke: the
-        /// release is repeated, at growing intervals, until `give_up_at`.
+        /// The acquisition may still reach the server from a connection that broke: the release is
+        /// repeated, at growing intervals, until `give_up_at`.
         may_appear_later,
     };
 

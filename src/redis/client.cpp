@@ -20,31 +20,31 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// While so many calls are in flight, a batch builds up for the next. They keep the server busy
-/// while the replies of one are processed; more would only make the batches smaller.
+/// With this number of calls in flight, a batch builds up for the next call. They keep the server
+/// busy while the client processes replies; more calls would only make the batches smaller.
 constexpr std::size_t max_in_flight_calls = 3;
 
-/// Bounds the time that one call keeps the server from serving others.
+/// Limits the time for which one call blocks the server's other clients.
 constexpr std::size_t max_batch_size = 64;
 
-/// How long a draining connection is kept for replies that are still to come.
+/// How long a draining connection is kept open for outstanding replies.
 constexpr auto drain_timeout = 30s;
 
 /// How many draining connections are kept.
 constexpr std::size_t max_draining = 8;
 
 /// A connection with outstanding answers is treated as dead after a silence of this length. A
-/// caller's timeout is no sign of that: it may be shorter than the round trip.
+/// caller's timeout does not show that it is dead: it may be shorter than the round trip.
 constexpr milliseconds max_silence{250};
 
-/// If a server cannot write, the client connects to the address that the host name leads to now,
-/// but at most once in this time, since the name may still lead to a replica.
+/// If a server cannot write, the client resolves the host name again and reconnects, but at most
+/// once in this time, since the name may still refer to a replica.
 constexpr milliseconds min_failover_interval{1'000};
 
 /// Delay before an operation is repeated during shutdown.
 constexpr milliseconds shutdown_retry_delay{100};
 
-/// How many operations one batch should have, if so many are in other calls.
+/// How many operations one batch should have, if `under_way` operations are in other calls.
 std::size_t target_batch_size(std::size_t under_way) {
     return std::min((under_way + max_in_flight_calls - 2) / (max_in_flight_calls - 1),
                     max_batch_size);
@@ -146,7 +146,7 @@ void client::drain_submissions() {
     admit_submitted();
 }
 
-/// Goes on where an earlier call ran out of memory.
+/// Continues where an earlier call ran out of memory.
 void client::admit_submitted() {
     while (submitted_taken_ < submitted_.size()) {
         admit(std::static_pointer_cast<script_operation>(submitted_[submitted_taken_]));
@@ -155,7 +155,7 @@ void client::admit_submitted() {
     submitted_.clear();
     submitted_taken_ = 0;
     while (!cancelled_.empty()) {
-        // One that is not admitted yet is handled at its admission.
+        // An operation that is not admitted yet is ended at its admission.
         const auto each = std::static_pointer_cast<script_operation>(cancelled_.back());
         if (each->admitted_) abandon(each, cancelled_by_caller());
         cancelled_.pop_back();
@@ -173,12 +173,12 @@ void client::admit_due(time_point now) {
 }
 
 void client::admit(const std::shared_ptr<script_operation>& op) {
-    // So that no completion fails to be delivered.
+    // So that `finish` never has to allocate.
     if (const auto most = completed_.size() + admitted_ + 1; completed_.capacity() < most) {
         completed_.reserve(2 * most);
     }
     queue_of(*op).push_back(op);
-    // Most deadlines come later than the ones before.
+    // Most deadlines are later than all previous ones.
     deadlines_.insert(deadlines_.end(), *op);
     op->admitted_ = true;
     op->number_ = ++last_number_;
@@ -201,8 +201,9 @@ void client::expire_overdue(time_point now) {
                 finish(late);
             }
         } else if (late->state_ == script_operation::state::sent) {
-            // The connection may be dead, or an answer may be lost: no other operation is sent on
-            // it, so that none waits for it or receives the answer of this one.
+            // The connection may be dead, or an answer may be lost. No other operation is sent on
+            // it until its answers have come, so that no operation waits in vain or receives the
+            // answer to another one.
             late->sent_on_->has_late_reply = true;
             abandon(late, {error_code::network_timeout, server_name_ + " did not answer in time"});
         } else if (connect_error_) {
@@ -262,7 +263,7 @@ bool client::batch_is_ready() const {
     return calls < max_in_flight_calls && queued() >= target_batch_size(active_->operations());
 }
 
-/// How many more operations would make a batch.
+/// How many more operations complete a batch.
 std::size_t client::min_batch() const {
     if (active_ == nullptr) return 1;
     const bool only_an_answer_helps = !active_->ready || active_->must_await_replies() ||
@@ -274,8 +275,8 @@ std::size_t client::min_batch() const {
 
 /// The number of operations at the fronts of `priority_` and `waiting_` that form the next call.
 std::pair<std::ptrdiff_t, std::ptrdiff_t> client::next_batch() const {
-    // An operation that is sent alone goes before later ones with priority. Otherwise it would hold
-    // up the whole queue for as long as those keep coming.
+    // An operation that is sent alone goes before operations with priority that were admitted
+    // later. Otherwise it would block the queue as long as such operations keep coming.
     const bool waiting_goes_first =
         !waiting_.empty() && waiting_.front()->send_alone_ &&
         (priority_.empty() || waiting_.front()->number_ < priority_.front()->number_);
@@ -305,7 +306,7 @@ void client::send_batch() {
     const auto order = [](const auto& one, const auto& other) {
         return batch_order(one->args_, other->args_);
     };
-    // They mostly are sorted by now, and checking is cheaper than sorting.
+    // They are usually sorted already, and checking is cheaper than sorting.
     if (!std::is_sorted(call.begin(), call.end(), order)) {
         std::stable_sort(call.begin(), call.end(), order);
     }
@@ -335,7 +336,8 @@ void client::send_batch() {
     try {
         active_->conn->send(call_bytes_);
     } catch (const std::bad_alloc&) {
-        // No call may stay in flight that was not sent: it would get the answer to the next.
+        // A call that was not sent must not remain in flight: it would get the answer to the next
+        // call.
         close(*active_, out_of_memory_);
     }
 }
@@ -359,7 +361,7 @@ void client::close_drained(time_point now) {
 
 void client::deliver_completions() {
     if (completed_.empty()) return;
-    // Reused the next time; a nested call finds none, and allocates its own.
+    // The vector is reused the next time; a nested call finds it empty and allocates its own.
     auto completed = std::exchange(spare_completed_, {});
     completed.reserve(completed_.capacity());
     completed.swap(completed_);
@@ -370,7 +372,7 @@ void client::deliver_completions() {
         each.reset();
     });
     std::erase(completed, nullptr);
-    // Sleeping callers do not wait for the handlers of others.
+    // Sleeping callers are woken before the handlers of other operations run.
     if (std::any_of(completed.begin(), completed.end(),
                     [](const auto& each) { return each->has_handler(); }))
         submissions_.loop().wake_finished();
@@ -409,7 +411,7 @@ void client::on_reply(connection_node& node, const resp::value& reply) {
     node.silent_since = steady_clock::now();
     if (node.in_flight.front().setup_replies > 0) {
         --node.in_flight.front().setup_replies;
-        // Not permitted, or not known: the server will not report changes.
+        // The command is not permitted or not supported: the server will not report changes.
         if (reply.is_error()) node.tracking = connection_node::tracking_state::unsupported;
         return;
     }
@@ -418,7 +420,8 @@ void client::on_reply(connection_node& node, const resp::value& reply) {
         node.in_flight.pop_front();
         return;
     }
-    // They stay there until all is done: if memory runs out, they fail with the connection.
+    // The call remains in flight until all its replies are processed: if memory runs out, its
+    // operations fail with the connection.
     const batch& call = node.in_flight.front().operations;
     if (reply.type() == resp::kind::array && reply.size() == call.size() + 1 &&
         reply[0].type() == resp::kind::integer) {
@@ -462,7 +465,7 @@ void client::on_push(const resp::value& message) {
         requeue(op);
     };
     if (message[1].is_null()) {
-        // All keys are gone.
+        // The server has deleted all keys.
         while (!watchers_.empty())
             notify(*watchers_.begin()->second);
         return;
@@ -484,8 +487,8 @@ void client::on_closed(connection_node& node, const lock_error& error) {
         if (!gone->ready) {
             on_no_connection(error);
         } else if (connect_failures_++ > 0) {
-            // The server completes the handshake and closes: not in a busy loop, but each call
-            // shall see an attempt.
+            // The server completes the handshake and then closes. The delay prevents a busy loop
+            // and is short, so that each call sees an attempt.
             next_connect_at_ = steady_clock::now() + net::first_reconnect_delay;
         }
     }
@@ -520,7 +523,7 @@ bool client::has_waiting_caller(const std::deque<in_flight_call>& calls) {
     });
 }
 
-/// No new operation is sent on it; the replies to those that were sent may still come.
+/// Stops sending on the connection; outstanding replies may still come.
 void client::start_draining(connection_node& node) {
     node.draining = true;
     node.drain_until = steady_clock::now() + drain_timeout;
@@ -533,14 +536,14 @@ void client::start_draining(connection_node& node) {
     }
 }
 
-/// While answers are late, operations wait for them. If the connection has been silent for
-/// `max_silence`, it is drained, and operations are sent on another one.
+/// While answers are late, queued operations wait. If the connection has been silent for
+/// `max_silence`, it is drained, and operations are sent on another connection.
 void client::start_draining_if_silent(time_point now) {
     if (active_ == nullptr || !active_->has_late_reply || !active_->must_await_replies()) return;
     if (now - active_->silent_since >= max_silence) start_draining(*active_);
 }
 
-/// After a failover the host name may lead to another server: each new connection looks it up
+/// After a failover the host name may refer to another server: each new connection resolves it
 /// again.
 void client::start_draining_after_failover(connection_node& node) {
     if (&node != active_) return;
@@ -550,8 +553,8 @@ void client::start_draining_after_failover(connection_node& node) {
     start_draining(node);
 }
 
-/// The server did nothing with the oldest call: its operations are queued again, before all that
-/// were admitted after them.
+/// The server did not execute the oldest call: its operations are queued again, before all
+/// operations admitted after them.
 void client::requeue_front(connection_node& node, bool alone) {
     node.resends_first = true;
     for (const auto& each : node.in_flight.front().operations) {
@@ -566,8 +569,8 @@ void client::requeue_front(connection_node& node, bool alone) {
     }
 }
 
-/// Extensions of a lock are executed in the order of their admission. One that was refused would
-/// come too late, if another of the same lock, admitted after it, has been executed.
+/// Extensions of a lock must be executed in the order of their admission. So a refused extension
+/// fails if a later one of the same lock has been executed.
 void client::fail_overtaken_extensions(const batch& executed) {
     for (const auto& refused : priority_) {
         const bool is_overtaken =
@@ -611,7 +614,7 @@ void client::take_response(const std::shared_ptr<script_operation>& op, const sc
     finish(op);
 }
 
-/// The server did nothing.
+/// The server did not perform the operation.
 void client::fail(const std::shared_ptr<script_operation>& op, const lock_error& error) {
     if (op->state_ == script_operation::state::done ||
         op->state_ == script_operation::state::abandoned) {
@@ -632,7 +635,7 @@ void client::abandon(const std::shared_ptr<script_operation>& op, const lock_err
     op->on_abandoned();
 }
 
-/// The server may have performed it, and no reply will come.
+/// The server may have performed the operation, and no reply will come.
 void client::fail_unknown(const std::shared_ptr<script_operation>& op, const lock_error& error) {
     if (op->state_ == script_operation::state::done) return;
     fail(op, error);
@@ -648,8 +651,8 @@ void client::finish(const std::shared_ptr<script_operation>& op) {
 
 // Operations that watch a key.
 
-/// Asks the server to report changes of the key, and whether it still exists. Only of this key: a
-/// server that tracked all keys would report every lock that is acquired or released.
+/// Asks the server to report changes of the key, and whether it still exists. The server tracks
+/// only this key (OPTIN): otherwise it would report every lock that is acquired or released.
 void client::send_watch(const std::shared_ptr<script_operation>& op,
                         script_operation::watch_request watch_req) {
     connection_node& node = *op->sent_on_;
@@ -696,7 +699,7 @@ void client::start_watch(const std::shared_ptr<script_operation>& op,
     set_deadline(*op, watch_req.until);
 }
 
-/// Changes will not be reported on this connection any more.
+/// The server will not report changes on this connection any more.
 void client::requeue_watchers_of(const connection_node& node) {
     for (auto each = watchers_.begin(); each != watchers_.end();) {
         script_operation& op = *(each++)->second;
@@ -704,7 +707,7 @@ void client::requeue_watchers_of(const connection_node& node) {
     }
 }
 
-/// Queues it to be sent again.
+/// Queues a watching operation to be sent again.
 void client::requeue(script_operation& op) {
     queue_of(op).push_back(op.shared_from_this());
     watchers_.erase(op.watch_it_);

@@ -1,6 +1,6 @@
-/// The client of a Redis server: many callers, one connection, operations in batches.
+/// Redis client: sends the operations of many callers in batches over one pipelined connection.
 ///
-/// It knows how operations of the lock script are sent and answered, not what they mean.
+/// It does not know what the operations of the lock script mean.
 #pragma once
 
 #include "net/socket_registry.hpp"
@@ -33,10 +33,10 @@ using time_point = std::chrono::steady_clock::time_point;
 class connection_node;
 class script_operation;
 
-/// Operations that watch a key, by that key.
+/// The operations that watch a key, by key.
 using watcher_map = std::multimap<std::string, std::shared_ptr<script_operation>, std::less<>>;
 
-/// One operation on its way. Its members are called by the leader; they do not throw.
+/// An operation that passes through the client. The leader calls its members; they do not throw.
 class script_operation : public net::operation,
                          public std::enable_shared_from_this<script_operation>,
                          public boost::intrusive::set_base_hook<> {
@@ -48,33 +48,35 @@ class script_operation : public net::operation,
     virtual void on_response(const script_reply& reply) noexcept = 0;
     virtual void on_error(const lock_error& error) noexcept = 0;
 
-    /// What may follow `on_error`: it was sent, and its caller did not wait for the reply; the
-    /// reply came after all; it never will, although the server may have performed the operation.
+    /// These may follow `on_error`. `on_abandoned`: the operation was sent, and its caller does not
+    /// wait for the reply. `on_late_response`: the reply came after all. `on_outcome_unknown`: no
+    /// reply will come, although the server may have performed the operation.
     virtual void on_abandoned() noexcept {}
     virtual void on_late_response(const script_reply& /*reply*/) noexcept {}
     virtual void on_outcome_unknown() noexcept {}
 
-    /// Whether it is to be sent again when a key changes. `before_send` is called each time.
+    /// Whether to watch a key and send the operation again when the key changes. `before_send` is
+    /// called each time it is sent.
     [[nodiscard]] virtual bool wants_watch(time_point /*now*/) const noexcept { return false; }
     virtual void before_send(lease_clock::time_point /*now*/) noexcept {}
-    /// After a reply: the key to watch, and until when, before it is sent again; nothing if the
-    /// reply is final. A reply after which it watches is final if no other follows. May throw
-    /// `std::bad_alloc`.
+    /// Called per reply. Returns the key to watch before the operation is sent again, and the end
+    /// of the watch; nothing if the reply is final. A reply after which the operation watches is
+    /// final if no other reply follows. May throw `std::bad_alloc`.
     struct watch_request {
-        std::string key;  ///< As the server knows it.
+        std::string key;  ///< The Redis key.
         time_point until;
-        /// Whether the server is asked to notify of changes of the key during that time.
+        /// Whether the server is asked to report changes of the key until then.
         bool tracks_key = true;
     };
-    /// `notified`: it was sent again because the server reported a change of the key.
+    /// `notified`: the operation was sent again because the server reported a change of the key.
     [[nodiscard]] virtual std::optional<watch_request> watch_after(const script_reply& /*reply*/,
                                                                    bool /*notified*/) {
         return std::nullopt;
     }
 
-    /// It is done, and the client does not use it any more: the caller may be notified.
+    /// The operation is done and the client no longer uses it: notifies the caller.
     virtual void deliver() noexcept {}
-    /// Whether that calls a handler, which may take some time.
+    /// Whether `deliver` calls a handler, which may take some time.
     [[nodiscard]] virtual bool has_handler() const noexcept { return false; }
 
   protected:
@@ -91,7 +93,7 @@ class script_operation : public net::operation,
     enum class state { queued, sent, watching, abandoned, done };
 
     state state_ = state::queued;
-    /// The server refused its batch, perhaps because of others: it is sent alone now.
+    /// The server refused its batch, perhaps because of other operations: it is sent alone now.
     bool send_alone_ = false;
     bool admitted_ = false;
     std::uint64_t number_ = 0;  ///< In the order of admission.
@@ -105,17 +107,17 @@ class script_operation : public net::operation,
 using batch = std::vector<std::shared_ptr<script_operation>>;
 using operation_queue = std::deque<std::shared_ptr<script_operation>>;
 
-/// What one command was sent for.
+/// A call of the script, or a command, whose reply is outstanding.
 struct in_flight_call {
-    /// Those of a call of the script, or the one that watches a key.
+    /// The operations of a call of the script, or the operation that watches a key.
     batch operations;
     std::optional<script_operation::watch_request> watch{};
-    /// Replies still to come to commands that were sent before it to track its key.
+    /// Outstanding replies to the commands sent before it that make the server track its key.
     unsigned setup_replies = 0;
 };
 
-/// Operations that are ready together are sent as one call of the script. Only few calls are in
-/// flight at a time: what is submitted meanwhile forms the next batch.
+/// Sends queued operations as one call of the script. Only a few calls are in flight at a time;
+/// operations submitted meanwhile form the next batch.
 ///
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
 class client : public net::io_loop::handler {
@@ -123,25 +125,27 @@ class client : public net::io_loop::handler {
     explicit client(options opts);
     ~client() override;
 
-    /// Reads the files for TLS, which else happens when they are needed: before any other use, to
-    /// know early. Throws `lock_error` (invalid_argument) if they cannot be used.
+    /// Reads the TLS files, which otherwise happens with the first connection. Call it before any
+    /// other use, to detect errors early. Throws `lock_error` (invalid_argument) if they cannot be
+    /// used.
     void prepare();
 
-    /// Returns when the operation has ended; the calling thread does the I/O if no other does.
+    /// Returns when the operation has ended; the calling thread does the I/O if no other thread
+    /// does.
     void execute(const std::shared_ptr<script_operation>& op);
 
-    /// Returns at once. Throws `lock_error` (rate_limited) if too many wait, or `std::system_error`
-    /// if no thread can be started; then nothing was begun.
+    /// Returns at once. Throws `lock_error` (rate_limited) if too many operations wait, or
+    /// `std::system_error` if no thread can be started; the operation was not submitted then.
     void submit(const std::shared_ptr<script_operation>& op);
 
-    /// The same at a certain time, for a background operation. Only for the leader.
+    /// Submits a background operation at `when`. Only for the leader.
     void submit_at(time_point when, std::shared_ptr<script_operation> op);
 
     /// Ends an operation with `aborted`, unless it has ended.
     void cancel(std::shared_ptr<script_operation> op) noexcept;
 
-    /// Waits for background operations, for a while, and ends the client's thread. Other operations
-    /// have ended. Nothing may be called after it.
+    /// Waits for background operations, for `grace` at most, and ends the client's thread. All
+    /// other operations must have ended. No member may be called after it.
     void shutdown(std::chrono::milliseconds grace);
 
     [[nodiscard]] net::io_loop& loop() noexcept { return submissions_.loop(); }
@@ -212,7 +216,8 @@ class client : public net::io_loop::handler {
         false};  ///< Shutdown has begun; read by the next `run_once`.
     net::socket_registry sockets_;
 
-    // Only for the leader. An operation is always in one of these, also if memory runs out.
+    // Only for the leader. An operation is always in one of these containers, also if memory runs
+    // out.
     std::optional<boost::asio::ssl::context> tls_;
     net::submission_queue submissions_;
     std::vector<std::shared_ptr<net::task>> submitted_;
@@ -225,14 +230,14 @@ class client : public net::io_loop::handler {
         deadlines_;
     std::multimap<time_point, std::shared_ptr<script_operation>> deferred_;
     watcher_map watchers_;
-    std::size_t done_in_queue_ = 0;  ///< To be removed from their queues.
+    std::size_t done_in_queue_ = 0;  ///< Finished operations that are still in a queue.
     std::vector<std::shared_ptr<script_operation>> completed_;
-    std::vector<std::shared_ptr<script_operation>> spare_completed_;  ///< Empty.
+    std::vector<std::shared_ptr<script_operation>> spare_completed_;  ///< Empty, for reuse.
     std::size_t admitted_ = 0;
     std::uint64_t last_number_ = 0;
     std::vector<std::unique_ptr<connection_node>> connections_;
     connection_node* active_ = nullptr;  ///< The one on which new operations are sent.
-    bool shutting_down_ = false;         ///< Shutdown has begun: nothing is deferred for long.
+    bool shutting_down_ = false;  ///< Shutdown has begun: operations are deferred only briefly.
     unsigned connect_failures_ = 0;
     std::optional<lock_error> connect_error_;  ///< Until the next attempt.
     time_point next_connect_at_{};

@@ -32,7 +32,7 @@ using boost::system::system_error;
 
 namespace {
 
-/// Holds the replies to a good number of operations.
+/// Large enough for the replies to many operations.
 constexpr std::size_t read_size = 16'384;
 
 constexpr milliseconds failed_write_grace{100};
@@ -45,7 +45,7 @@ std::string command(const std::vector<std::string_view>& words) {
     return bytes;
 }
 
-/// Whether the peer refused our certificate.
+/// Whether the server refused the client certificate.
 bool is_client_certificate_error(const boost::system::error_code& problem) {
     if (problem.category() != asio::error::get_ssl_category()) return false;
     // NOLINTNEXTLINE(google-runtime-int): OpenSSL's type
@@ -63,7 +63,7 @@ bool is_client_certificate_error(const boost::system::error_code& problem) {
     }
 }
 
-/// A server without RESP3.
+/// Whether the reply comes from a server without RESP3.
 bool is_resp2_only(std::string_view reply) {
     return reply.starts_with("ERR unknown command") || reply.starts_with("NOPROTO") ||
            reply.starts_with("ERR unknown or unsupported command");
@@ -96,7 +96,7 @@ void connection::open() {
     timer_.expires_after(opts_.connect_timeout);
     timer_.async_wait([self = weak_from_this()](const boost::system::error_code& stopped) {
         const auto alive = self.lock();
-        // It may have come due just before it was stopped.
+        // The timer may have expired just before it was stopped; then its handler still runs.
         if (stopped || !alive || alive->established_) return;
         alive->fail_as([&] {
             return lock_error(error_code::network_timeout,
@@ -120,7 +120,7 @@ void connection::close() noexcept {
     try {
         resolver_.cancel();
         timer_.cancel();
-    } catch (const std::exception&) {  // then they end later, and find the connection closed
+    } catch (const std::exception&) {  // they end later and find the connection closed
     }
 }
 
@@ -192,7 +192,7 @@ asio::awaitable<std::vector<connection::endpoint>> connection::resolve() {
         found.emplace_back(asio::ip::tcp::endpoint(address, opts_.port));
         co_return found;
     }
-    // Looked up for each connection: a name may come to mean another server.
+    // Looked up for each connection, because the name may refer to another server later.
     const std::string port = std::to_string(opts_.port);
     boost::system::error_code problem;
     const net::without_signals token(asio::redirect_error(use_awaitable, problem));
@@ -210,8 +210,8 @@ asio::awaitable<void> connection::connect_to_one_of(std::vector<endpoint> candid
     boost::system::error_code problem = asio::error::host_not_found;
     for (std::size_t tried = 0; tried < candidates.size() && problem; ++tried) {
         if (closed_) co_return;
-        // Of the time that is left each gets its share, so that a dead address leaves some to the
-        // others. For the last one there is the limit of the whole.
+        // The remaining time is divided among the remaining addresses, so that a dead address
+        // leaves time for the others. The last attempt is limited by `timer_`.
         const auto left = timer_.expiry() - std::chrono::steady_clock::now();
         const auto share = left / static_cast<int>(candidates.size() - tried);
         const bool is_last = tried + 1 == candidates.size();
@@ -256,8 +256,8 @@ asio::awaitable<boost::system::error_code> connection::connect_to(
     co_return problem;
 }
 
-/// Asio registers the socket for write events to connect, and stays registered: each wait for data
-/// would first return because the socket is writable.
+/// To connect, Asio registers the socket for write events and does not unregister it: each wait for
+/// data would first return because the socket is writable.
 void connection::reregister_socket(const socket::protocol_type& protocol,
                                    boost::system::error_code& problem) {
     const net::socket_registry::no_fork guard(sockets_);
@@ -319,7 +319,7 @@ asio::awaitable<void> connection::handshake_resp2() {
     }
     if (!opts_.client_name.empty()) {
         send(command({"CLIENT", "SETNAME", opts_.client_name}));
-        // Only a convenience for administrators who list the clients.
+        // The name is optional, so an error is ignored.
         (void)co_await next_reply();
     }
 }
@@ -342,7 +342,7 @@ asio::awaitable<resp::value> connection::next_reply() {
 }
 
 asio::awaitable<void> connection::receive() {
-    // Not as an exception: where there is no memory for one, the coroutine would not go on.
+    // As an error code: if there were no memory for an exception, the coroutine would not continue.
     boost::system::error_code problem;
     auto token = asio::redirect_error(use_awaitable, problem);
     if (tls_) {
@@ -352,7 +352,7 @@ asio::awaitable<void> connection::receive() {
         if (problem) throw broken(problem);
         reader_.commit(count);
     } else {
-        // It waits without a buffer: the data may also be received by `try_receive`.
+        // Waits without a buffer, since `try_receive` may receive the data first.
         co_await socket_.async_wait(socket::wait_read, token);
         if (problem) throw broken(problem);
         if (!closed_) try_receive_some();
@@ -376,7 +376,7 @@ void connection::close_socket() noexcept {
 
 void connection::flush() {
     if (!tls_) {
-        // Most often it all fits into the socket, and no event is needed.
+        // Usually all bytes fit into the socket's buffer, and no event is needed.
         boost::system::error_code problem;
         const std::size_t sent = socket_.send(asio::buffer(outgoing_), 0, problem);
         if (!problem) outgoing_.erase(0, sent);
@@ -401,7 +401,8 @@ void connection::flush() {
     }
 }
 
-/// Nothing more can be sent. The reading side may still find the server's reason, for a moment.
+/// Nothing more can be sent. For `failed_write_grace` the connection is still read, because the
+/// server may have sent the reason.
 void connection::end_after_failed_write(const boost::system::error_code& problem) {
     writing_failed_ = true;
     timer_.expires_after(failed_write_grace);
@@ -430,7 +431,7 @@ void connection::fail(const lock_error& error) {
     callbacks->on_closed(error);
 }
 
-/// Of the exception that is being handled.
+/// The error for the exception that is being handled.
 lock_error connection::current_failure() const {
     try {
         throw;

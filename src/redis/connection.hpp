@@ -1,4 +1,4 @@
-/// One connection to a Redis server: makes the handshake, sends bytes, and dispatches whole
+/// One connection to a Redis server: does the handshake, sends bytes, and dispatches complete
 /// replies.
 ///
 /// It knows neither locks nor which reply belongs to which command.
@@ -28,21 +28,22 @@
 
 namespace syncguard::redis {
 
-/// How messages name the server.
+/// The name of the server in messages.
 [[nodiscard]] std::string describe_server(const options& opts);
 
-/// Everything happens on the thread that runs the context.
+/// All members are called by the thread that runs the context.
 class connection : public std::enable_shared_from_this<connection> {
   public:
     /// Callbacks of a connection. None is called after `close`.
     class listener {
       public:
         virtual void on_ready() = 0;
-        /// The value lives as long as the call.
+        /// The value is valid during the call.
         virtual void on_reply(const resp::value& reply) = 0;
-        /// A push message; it lives as long as the call.
+        /// A push message; it is valid during the call.
         virtual void on_push(const resp::value& message) = 0;
-        /// The end: the connection could not be made, broke, or made no sense.
+        /// The connection has ended: it could not be made, it broke, or the server violated the
+        /// protocol.
         virtual void on_closed(const lock_error& error) = 0;
 
         listener() = default;
@@ -51,7 +52,7 @@ class connection : public std::enable_shared_from_this<connection> {
         virtual ~listener() = default;
     };
 
-    /// All arguments outlive the connection's use; `tls` is null for none.
+    /// All arguments must outlive the connection's use; `tls` is null for a connection without TLS.
     connection(boost::asio::io_context& context, const options& opts,
                boost::asio::ssl::context* tls, net::socket_registry& sockets, listener& callbacks);
     connection(const connection&) = delete;
@@ -61,10 +62,11 @@ class connection : public std::enable_shared_from_this<connection> {
     /// Begins to connect; `on_ready` or `on_closed` follows.
     void open();
 
-    /// Sends commands, once it is ready. Bytes that cannot go at once are kept.
+    /// Sends commands; the connection must be ready. Bytes that cannot be sent at once are
+    /// buffered.
     void send(std::string_view commands);
 
-    /// Its socket, if the only possible event is data for `try_receive`; else -1.
+    /// The socket, if the only event to wait for is data for `try_receive`; else -1.
     [[nodiscard]] int pollable_socket() {
         const bool sends_or_ends = !being_written_.empty() || writing_failed_ || closed_;
         return established_ && !tls_ && !sends_or_ends ? socket_.native_handle() : -1;
@@ -74,11 +76,11 @@ class connection : public std::enable_shared_from_this<connection> {
     /// come.
     bool try_receive();
 
-    /// Whether what came last was sent from the CPU that this thread is on. For a server on another
-    /// host this is the CPU of the network interrupt, which does no harm.
+    /// Whether the last data was sent from the CPU on which this thread runs. For a server on
+    /// another host this is the CPU of the network interrupt, which does no harm.
     [[nodiscard]] bool peer_shares_cpu();
 
-    /// Whether the server can send push messages. Known once it is ready.
+    /// Whether the server can send push messages. Valid once the connection is ready.
     [[nodiscard]] bool supports_push() const noexcept { return supports_push_; }
 
     /// Closes it without another callback.
@@ -111,7 +113,7 @@ class connection : public std::enable_shared_from_this<connection> {
     void flush();
     void end_after_failed_write(const boost::system::error_code& problem);
     [[nodiscard]] bool has_credentials() const noexcept;
-    /// With the error that `make` returns, or out of memory.
+    /// Fails with the error that `make` returns, or with out of memory if `make` cannot allocate.
     template <class MakeError>
     void fail_as(MakeError make);
     void fail(const lock_error& error);
@@ -130,13 +132,13 @@ class connection : public std::enable_shared_from_this<connection> {
     net::registered_socket registered_socket_;
     socket socket_;
     std::optional<boost::asio::ssl::stream<socket&>> tls_;
-    boost::asio::steady_timer timer_;  ///< Limits the connect, and the rest after a failed write.
+    boost::asio::steady_timer timer_;  ///< Limits connecting, and reading after a failed write.
     resp::reader reader_;
     std::string outgoing_;
     std::string being_written_;
     bool connecting_ = false;
     bool established_ = false;
-    bool supports_push_ = true;  ///< Not in RESP2.
+    bool supports_push_ = true;  ///< False in RESP2.
     bool writing_failed_ = false;
     bool closed_ = false;
 };

@@ -1,4 +1,4 @@
-/// The state of one connection in its client, with the calls in flight.
+/// A client's state of one connection, with the calls in flight.
 #pragma once
 
 #include "redis/client.hpp"
@@ -21,23 +21,24 @@ class connection_node final : public connection::listener {
 
     std::shared_ptr<connection> conn;
     bool ready = false;
-    /// Cleared when the server says that it is not.
+    /// Whether the server has the script cached. Cleared by a NOSCRIPT error.
     bool script_is_known = true;
-    /// The server refused a call, which is to be sent again, and calls that were sent after it are
-    /// not answered yet: nothing is sent until they are, so that those also refused keep their
-    /// order.
+    /// The server refused a call, which will be sent again, and calls sent after it are not
+    /// answered yet. Nothing is sent until they are, so that operations of other refused calls keep
+    /// their order.
     bool resends_first = false;
-    /// An operation was not answered by its deadline: nothing is sent until all answers have come.
+    /// An operation was not answered by its deadline: nothing is sent until all outstanding answers
+    /// have come.
     bool has_late_reply = false;
     /// The time of the latest answer, or of the first call that was sent when no answer was
     /// outstanding.
     time_point silent_since{};
     bool draining = false;
-    time_point drain_until{};  ///< Once it is draining.
+    time_point drain_until{};  ///< If `draining`.
     enum class tracking_state { off, on, unsupported };
     /// Whether the server reports changes of watched keys.
     tracking_state tracking = tracking_state::off;
-    /// In the order in which the answers will come.
+    /// In the order of the expected answers.
     std::deque<in_flight_call> in_flight;
 
     /// Whether nothing may be sent until the calls in flight are answered.

@@ -1,5 +1,4 @@
-/// The Redis engine: validates, encodes, sends, decodes; and releases acquisitions of unknown
-/// outcome.
+/// The Redis engine: makes each request a `lock_operation` of its client.
 #pragma once
 
 #include "net/client_engine.hpp"

@@ -12,7 +12,7 @@ namespace syncguard::redis {
 
 namespace {
 
-/// Room is kept for ":id:" and a lock id.
+/// Reserves space for ":id:" and a lock id.
 constexpr storage_key_budget budget{.limit_bytes = 1000, .reserve_bytes = 26};
 
 constexpr storage_key_budget unlimited{.limit_bytes = std::numeric_limits<std::size_t>::max(),
@@ -41,17 +41,17 @@ key_space::key_space(std::string_view prefix) : prefix_(without_trailing_colons(
     }
     index_prefix_ =
         prefix_.empty() ? std::string(index_word) : prefix_ + ":" + std::string(index_word);
-    // In the normal form, as it is inside the names of counters, and as users' keys come.
+    // In normal form (NFC), which names of counters and users' keys also have.
     reserved_beginning_ = make_storage_key(
         "", std::string(fence_word) + prefix_ + (prefix_.empty() ? "" : ":"), unlimited);
-    // So every index key is what it would be by the rule for storage keys, and never a hashed one.
+    // So every index key conforms to the rule for storage keys and is never hashed.
     if (index_prefix_.size() + lock_id::length + budget.reserve_bytes > budget.limit_bytes) {
         refuse("the key prefix is too long: with it, an index key has more than " +
                std::to_string(budget.limit_bytes - budget.reserve_bytes) + " bytes");
     }
     lock_prefix_ = prefix_.empty() ? "" : prefix_ + ":";
     fence_prefix_ = lock_prefix_ + std::string(fence_word) + lock_prefix_;
-    // Anything else is brought to its normal form, together with the prefix.
+    // Other keys are normalised together with the prefix.
     const std::size_t room = budget.limit_bytes - budget.reserve_bytes;
     hashes_names_ = lock_prefix_.size() + reserved_beginning_.size() + max_key_length_bytes > room;
     if (is_ascii(prefix_) && fence_prefix_.size() < room) {

@@ -1,5 +1,4 @@
-/// Where things are in the server: locks, the indexes of lock ids, and fence counters, all in one
-/// flat space of keys.
+/// The Redis keys of locks, of the indexes by lock id, and of fence counters.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +9,12 @@ namespace syncguard::redis {
 
 class key_space {
   public:
-    /// Throws `lock_error` (invalid_argument) if locks and counters under this prefix could get
-    /// into each other's way, or if it is too long or not valid UTF-8.
+    /// Throws `lock_error` (invalid_argument) if keys of locks and counters under this prefix could
+    /// collide, or if the prefix is too long or not valid UTF-8.
     explicit key_space(std::string_view prefix);
 
-    /// Throws `lock_error` (invalid_argument) for a key whose lock would take the place of another
-    /// key's lock, index or counter.
+    /// Throws `lock_error` (invalid_argument) for a key whose lock would have the Redis key of
+    /// another key's lock, index or counter.
     [[nodiscard]] std::string lock_key(std::string_view key) const;
     [[nodiscard]] std::string fence_key(std::string_view lock_key) const;
 
@@ -25,7 +24,7 @@ class key_space {
     [[nodiscard]] const std::string& lock_prefix() const noexcept { return lock_prefix_; }
     [[nodiscard]] const std::string& fence_prefix() const noexcept { return fence_prefix_; }
 
-    /// What every index key begins with; the lock id follows.
+    /// The beginning of every index key; the lock id follows.
     [[nodiscard]] const std::string& index_prefix() const noexcept { return index_prefix_; }
 
   private:
@@ -37,7 +36,7 @@ class key_space {
     std::size_t max_raw_key_length_ = 0;
     std::string index_prefix_;
     std::string reserved_beginning_;
-    bool hashes_names_ = false;  ///< Of the longest keys, at least.
+    bool hashes_names_ = false;  ///< At least those of the longest keys.
 };
 
 }  // namespace syncguard::redis

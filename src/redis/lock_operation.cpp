@@ -16,7 +16,7 @@ using absence = background_release::absence;
 
 namespace {
 
-/// Cleanup for a server that does not come back ends after this time.
+/// Limit of the time for which a background release is repeated while the server is unreachable.
 constexpr milliseconds max_cleanup_time = std::chrono::hours(1);
 
 /// A lock that outlives its reported end is not polled in a busy loop.
@@ -67,7 +67,7 @@ void lock_operation::on_response(const script_reply& reply) noexcept {
         promise_.answer.attempt_started_at = sent_at_;
     } catch (...) {
         promise_.failure = std::current_exception();
-        // Not an error from before the script writes, or no memory for the reply.
+        // The key may be locked, unless the reply says that nothing was locked.
         if (may_have_locked(reply.value)) release_in_background(absence::final);
     }
 }
@@ -108,8 +108,9 @@ void lock_operation::on_error(const lock_error& error) noexcept {
 }
 
 void lock_operation::on_abandoned() noexcept {
-    // On a connection that goes on to be used the release comes before whatever the caller does
-    // next; on another it may overtake the acquisition, whose answer then tells.
+    // If the connection remains in use, the release is executed before the caller's next
+    // operations. On another connection it may overtake the acquisition; then the late answer shows
+    // whether the key was locked.
     release_in_background(absence::final);
 }
 

@@ -1,5 +1,5 @@
-/// A request on its way through the client, and the release that follows an acquisition of unknown
-/// outcome.
+/// A lock request as an operation of the client, and the background release after an acquisition of
+/// unknown outcome.
 #pragma once
 
 #include "net/priority.hpp"
@@ -25,13 +25,14 @@ class lock_operation : public script_operation {
                    std::shared_ptr<const key_space> keys, const std::shared_ptr<client>& owner,
                    completion handler);
 
-    /// Lets a stop request cancel it, until it has ended.
+    /// Lets a stop request cancel the operation, until it has ended.
     void watch_for_stop(const std::stop_token& stop);
 
     /// The outcome; throws the `lock_error` that ended it.
     [[nodiscard]] outcome result() { return promise_.result(); }
 
-    /// The caller is gone: a lock that was acquired, or will have been, is released.
+    /// The caller is gone: releases the lock if this operation has acquired it or acquires it
+    /// later.
     void detach_caller() noexcept;
 
   private:
@@ -55,10 +56,11 @@ class lock_operation : public script_operation {
     const std::weak_ptr<client> client_;
     net::result_promise promise_;
     lease_clock::time_point sent_at_;
-    /// Of an acquisition that may watch. The request's key is gone after its caller has returned.
+    /// The Redis key of an acquisition that may watch. The key in the request is invalid after the
+    /// caller has returned.
     std::string lock_key_;
-    unix_time seen_expiry_{};      ///< Of the lock that it waits for, by the last answer.
-    milliseconds retry_delay_{0};  ///< The last one before it watched the key again.
+    unix_time seen_expiry_{};      ///< Expiry of the lock that it waits for, by the last answer.
+    milliseconds retry_delay_{0};  ///< The last delay before it watched the key again.
 };
 
 }  // namespace syncguard::redis

@@ -49,7 +49,7 @@ class args_builder {
     script_args args_;
 };
 
-/// Whether a text is, between quotes, the same in JSON.
+/// Whether a text needs no escapes in a JSON string.
 bool is_plain(std::string_view text) {
     return std::all_of(text.begin(), text.end(), [](char c) {
         return static_cast<unsigned char>(c) >= ' ' && c != '"' && c != '\\';
@@ -105,12 +105,12 @@ struct encoder {
             .take();
     }
 
-    /// What is done to a lock by its id: with its key where that is known.
+    /// An operation on a lock by its id: with its key if that is known.
     template <class Request>
     script_args owned(const Request& req, const batch_key& kind) const {
         args_builder args(kind);
         if (req.key.empty()) {
-            // The index leads there.
+            // The script finds the lock by its index.
         } else if (keys.uses_raw_key(req.key)) {
             args.key({keys.lock_prefix(), req.key});
         } else {
@@ -129,7 +129,7 @@ std::string text_of(const json::object& lock, std::string_view field) {
     return {value.data(), value.size()};
 }
 
-/// Other writers have no integers: a time may come as 1.7e12.
+/// Other writers may have no integer type: a time may be written as 1.7e12.
 unix_time time_of(const json::object& lock, std::string_view field) {
     const auto& value = lock.at(field);
     if (!value.is_double()) return at(value.to_number<std::int64_t>());
@@ -191,7 +191,7 @@ struct decoder {
         return outcome::found(*std::move(record));
     }
 
-    /// By the server's clock, which may show any time: refuses a sum that overflows.
+    /// By the server's clock, which may have any value: refuses a sum that overflows.
     [[nodiscard]] unix_time end_of(milliseconds time) const {
         if (server_time > unix_time::max() - time) refuse();
         return server_time + time;

@@ -37,7 +37,7 @@ std::string_view name_of(script_action action) {
     return {};
 }
 
-/// Neighbours of the same kind.
+/// Groups of adjacent operations of the same kind.
 std::vector<args_list> groups_of(args_list operations) {
     std::vector<args_list> groups;
     for (auto begin = operations.begin(); begin != operations.end();) {
@@ -50,7 +50,7 @@ std::vector<args_list> groups_of(args_list operations) {
     return groups;
 }
 
-/// Name, what they share, and how many they are.
+/// Name, shared argument, and number of operations.
 constexpr std::size_t arguments_per_group = 3;
 
 }  // namespace

@@ -29,7 +29,7 @@ enum class script_action : std::uint8_t {
     lookup_id,
 };
 
-/// What all operations of a group share.
+/// The properties that all operations of a group share.
 struct batch_key {
     script_action action;
     std::optional<milliseconds> ttl{};
@@ -38,13 +38,13 @@ struct batch_key {
     friend auto operator<=>(const batch_key&, const batch_key&) noexcept = default;
 };
 
-/// What one operation adds to a call of the script.
+/// The keys and arguments that one operation adds to a call of the script.
 struct script_args {
     static constexpr std::size_t max_keys = 3;
 
     batch_key kind;
     bool acquires = false;
-    std::string bytes{};  ///< Encoded: first the keys, then the arguments of its own.
+    std::string bytes{};  ///< Encoded: first the keys, then the operation's own arguments.
     std::array<std::size_t, max_keys> ends_of_keys{};
     std::size_t key_count = 0;
     std::size_t argument_count = 0;
@@ -58,25 +58,25 @@ struct script_args {
     }
 
   private:
-    /// Of the first `count` ones.
+    /// The end of the first `count` keys in `bytes`.
     [[nodiscard]] std::size_t end_of_keys(std::size_t count) const noexcept {
         return count == 0 ? 0 : ends_of_keys[count - 1];
     }
 };
 
-/// The order in a batch. Acquisitions come last, so that they find keys free that the same batch
-/// releases; among them those of the same kind are adjacent. All other operations keep their order.
+/// The order in a batch. Acquisitions come last, so that keys released by the same batch are free
+/// for them; acquisitions of the same kind are adjacent. All other operations keep their order.
 [[nodiscard]] bool batch_order(const script_args& one, const script_args& other) noexcept;
 
 /// Whether both extend the same lock.
 [[nodiscard]] bool extend_same_lock(const script_args& one, const script_args& other) noexcept;
 
-/// Appends a call of the script that performs these. Neighbours of the same kind make a group.
-/// Where the server may not know the script, its text goes along.
+/// Appends a call of the script that performs these operations. Adjacent operations of the same
+/// kind form a group. If the server may not know the script, its text is sent too.
 void append_evalsha(std::string& out, std::span<const script_args* const> operations,
                     bool script_is_known);
 
-/// What the script said about one operation.
+/// The script's reply to one operation.
 struct script_reply {
     const resp::value& value;
     unix_time server_time;

@@ -1,4 +1,5 @@
-/// The script that performs all operations in the server; see scripts/ for what it takes and says.
+/// The Lua script that performs all operations on the server; see scripts/ for its arguments and
+/// replies.
 #pragma once
 
 #include <string_view>
@@ -7,7 +8,7 @@ namespace syncguard::redis {
 
 struct script {
     std::string_view text;
-    std::string_view sha1;  ///< Of the text, in hexadecimal digits: its name in the server.
+    std::string_view sha1;  ///< Of the text, in hexadecimal digits, for EVALSHA.
 };
 
 [[nodiscard]] const script& lock_script() noexcept;

@@ -7,7 +7,7 @@ namespace syncguard::redis {
 
 namespace {
 
-/// What users need that may do everything here and nothing more.
+/// The minimal permissions of a Redis user for all operations.
 constexpr std::string_view needed_permissions =
     "the user needs permission for the keys of this prefix and for EVAL, EVALSHA, TIME, GET, SET, "
     "DEL, INCR and DECR, and for SELECT where the database is not 0";
@@ -17,7 +17,7 @@ struct known_error {
     /// Its first word, or the beginning of its text.
     std::string_view begins_with;
     error_code code;
-    /// The command was refused before it did anything, or the operation before it locked.
+    /// The command was refused before it had any effect, or the operation before it locked.
     bool no_effect;
     std::string_view advice;
 };
@@ -27,7 +27,7 @@ constexpr std::array known_errors{
     known_error{"NOAUTH", error_code::auth_failed, true, "give a password"},
     known_error{"WRONGPASS", error_code::auth_failed, true, "check user and password"},
     known_error{"NOPERM", error_code::auth_failed, true, needed_permissions},
-    // The same from inside the script, whose last write is the lock.
+    // The same from inside the script, which writes the lock last.
     known_error{"ERR The user executing the script can't", error_code::auth_failed, true,
                 needed_permissions},
     known_error{"The user executing the script can't", error_code::auth_failed, true,
@@ -123,7 +123,7 @@ const known_error* find(std::string_view whole_reply) noexcept {
 
 constexpr std::size_t max_quote_length = 200;
 
-/// What may be repeated of a reply: what follows these words are keys and lock ids.
+/// The part of a reply that may be quoted: keys and lock ids follow these words.
 std::string_view quotable(std::string_view reply) noexcept {
     return reply.substr(0, std::min(reply.find(", with args beginning with"), max_quote_length));
 }

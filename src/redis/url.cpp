@@ -71,8 +71,8 @@ void read_address(const backend_url& url, options& read) {
     const auto slash = std::min(body.find('/'), body.size());
     std::string_view authority = body.substr(0, slash);
     const std::string_view path = body.substr(slash);
-    // The last one: a password with an '@' that is not encoded would otherwise lead to a wrong host
-    // name.
+    // The last '@': the password may contain an '@' that is not encoded, and otherwise a part of it
+    // would be taken for the host name.
     if (const auto at = authority.rfind('@'); at != std::string_view::npos) {
         read_credentials(authority.substr(0, at), read);
         authority.remove_prefix(at + 1);

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t max_queued = 100'000;
 
-/// A call that waits for its turn. Its turn, a stop request or its deadline ends it, whichever
-/// claims it first.
+/// A call in a queue. Its execution, a stop request and its deadline compete; the first of them
+/// claims the call and completes it.
 class queued_call : public std::enable_shared_from_this<queued_call> {
   public:
     queued_call(const request& req, call_limits limits, completion handler)
@@ -55,7 +55,8 @@ class queued_call : public std::enable_shared_from_this<queued_call> {
 
   private:
     void finish(std::exception_ptr failure, outcome answer) {
-        // The completion may own what keeps the engine alive: let it go when it has been told.
+        // Moved to a local variable, so that the completion, which may be the last owner of the
+        // engine, is destroyed after it was called.
         const completion handler = std::move(handler_);
         handler(std::move(failure), std::move(answer));
     }

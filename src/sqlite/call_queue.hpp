@@ -1,4 +1,4 @@
-/// Implements asynchronous calls: runs blocking calls on threads of its own.
+/// Asynchronous calls: runs blocking calls on three threads of its own.
 #pragma once
 
 #include "util/background_thread.hpp"
@@ -25,7 +25,7 @@ class call_queue {
     // Extensions and releases have their own threads, because other calls may occupy a thread until
     // their deadlines.
     background_thread extensions_;
-    /// Without a limit: a release that is refused would leave its lock until the TTL ends.
+    /// Unlimited: if a release were refused, its lock would stay until the TTL ends.
     background_thread releases_;
     background_thread others_;
 };

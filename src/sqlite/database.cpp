@@ -84,7 +84,7 @@ void database::closer::operator()(sqlite3* handle) const noexcept {
 }
 
 /// The side files of each main file that this process has open. Used only by engines that hold
-/// their connection mutex, so that it is not in use during a fork.
+/// their connection mutex, so this mutex is never locked during a fork.
 class database::open_files {
   public:
     /// False if another connection has other side files of the same main file open.
@@ -118,8 +118,9 @@ class database::open_files {
 
 database::~database() {
     if (!files_) return;
-    // SQLite copies the log into the main file and deletes the side files by name. If others have
-    // made new ones since, that would take back fences and delete the others' files.
+    // When it closes, SQLite copies the log into the main file and deletes the side files by name.
+    // If other processes have created new side files since, that would decrease fences and delete
+    // the new files.
     if (identify(wal_path_.c_str()) != files_->wal || identify(shm_path_.c_str()) != files_->shm) {
         sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     }
@@ -181,8 +182,7 @@ bool database::remember_files() {
     wal_path_ = resolved + "-wal";
     shm_path_ = resolved + "-shm";
     const file_ids found = current_files();
-    // Opening the file may take long. The paths may lead to other files now than those that SQLite
-    // has open.
+    // Opening the file may take long: meanwhile the files at these paths may have been replaced.
     if (found.main != identify(resolved.c_str()) || !are_open(found)) {
         sqlite3_db_config(handle_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
         return false;
@@ -217,8 +217,8 @@ std::string database::query(const std::string& sql) {
     return running.step() ? std::string(running.text(0)) : std::string();
 }
 
-/// The system's reason for the last failure. When a file cannot be created, SQLite tries to open it
-/// for reading and reports that there is none; the reason then is the folder's.
+/// The `errno` of the last failure. If SQLite cannot create a file, it tries to open the file for
+/// reading and reports ENOENT; then the cause is the folder, and its error is returned.
 int database::system_reason() const {
     const int reported = sqlite3_system_errno(handle_.get());
     if (reported != ENOENT) return reported;
@@ -287,7 +287,7 @@ transaction::~transaction() {
     if (!file_.in_transaction()) return;
     try {
         file_.rollback_->run();
-    } catch (...) {  // the failure that led here is the one to tell
+    } catch (...) {  // the exception that led here is reported
     }
 }
 

@@ -1,4 +1,4 @@
-/// SQLite as this project uses it: one connection, prepared statements, errors that name the file.
+/// Wrapper of SQLite: one connection, prepared statements, transactions, errors that name the file.
 /// Knows nothing about locks.
 #pragma once
 
@@ -17,12 +17,13 @@ namespace syncguard::sqlite {
 
 class database;
 
-/// A prepared statement. Bind, then `step` until it returns false; `reset` happens by itself.
+/// A prepared statement. Bind with `with`, then call `step` until it returns false; the execution's
+/// destructor resets the statement.
 class statement {
   public:
     statement(database& owner, std::string_view sql);
 
-    /// One execution: holds the bound values and the current row.
+    /// One execution of a statement: holds the bound values and the current row.
     class execution {
       public:
         execution(const execution&) = delete;
@@ -41,7 +42,8 @@ class statement {
         statement& stmt_;
     };
 
-    /// Starts an execution with `values` bound in order. Text is not copied: it must live as long.
+    /// Starts an execution with `values` bound in order. Text is not copied: it must outlive the
+    /// execution.
     template <class... Values>
     [[nodiscard]] execution with(const Values&... values) {
         int index = 0;
@@ -49,7 +51,7 @@ class statement {
         return execution(*this);
     }
 
-    /// Executes to the end, ignoring rows.
+    /// Executes the statement and ignores its rows.
     template <class... Values>
     void run(const Values&... values) {
         auto running = with(values...);
@@ -69,8 +71,8 @@ class statement {
     std::unique_ptr<sqlite3_stmt, finalizer> handle_;
 };
 
-/// All members that use the file throw this when another process uses the file in a way that
-/// excludes this one. Nothing has been changed. The members never wait.
+/// Thrown by all members that use the file if another process locks it. Nothing has been changed.
+/// The members never wait.
 struct file_is_busy {};
 
 /// An open database file. Not thread-safe: one caller at a time.
@@ -90,16 +92,14 @@ class database {
     [[nodiscard]] std::int64_t schema_version();
 
     [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-    /// The file that SQLite has open. It has resolved symbolic links: the side files are beside
-    /// this one.
+    /// The path of the open file without symbolic links: the side files are beside it.
     [[nodiscard]] std::string real_path() const;
 
-    /// Remembers the device and inode of the file, by the given path, and of `-wal` and `-shm`
-    /// beside it. Call it when all three are open. False if those that the paths lead to are not
-    /// the ones that are open. Throws `lock_error` if this process still has removed side files
-    /// open.
+    /// Stores the device and inode of the file, by the given path, and of `-wal` and `-shm` beside
+    /// it. Call it when all three are open. False if the paths lead to other files than the open
+    /// ones. Throws `lock_error` if this process still has removed side files open.
     [[nodiscard]] bool remember_files();
-    /// Whether the paths still lead to the files that were remembered.
+    /// Whether the paths still lead to the files of `remember_files`.
     [[nodiscard]] bool is_same_file() const noexcept;
     /// Throws `lock_error` if the file has hard links: SQLite would keep side files for each name.
     void refuse_hard_links() const;
@@ -137,8 +137,8 @@ class database {
     [[nodiscard]] static bool are_open(const file_ids& files);
 
     // SQLite shares the open -shm of a file among all connections of a process, by the inode of the
-    // main file. A connection that was opened while another one has a removed -shm would get it
-    // too.
+    // main file. If one connection has a removed -shm open, a new connection would use the removed
+    // -shm, too.
     class open_files;
 
     std::filesystem::path path_;
@@ -153,12 +153,12 @@ class database {
     std::optional<statement> user_version_;
 };
 
-/// Rolled back unless committed.
+/// Rolls back in its destructor unless it was committed.
 class transaction {
   public:
     enum class kind {
-        read,   ///< One view of the file from the first read on.
-        write,  ///< Alone from the beginning.
+        read,   ///< A snapshot of the file from the first read on.
+        write,  ///< Holds the write lock from the beginning.
     };
 
     transaction(database& file, kind mode);

@@ -24,8 +24,8 @@ namespace {
 
 constexpr storage_key_budget budget{.limit_bytes = 1700, .reserve_bytes = 0};
 
-/// Expired locks are swept out this long after their end, so that a late release or
-/// extension is still answered with "expired".
+/// Expired locks are erased this long after their end, so that until then a late release or
+/// extension is answered with "expired".
 constexpr milliseconds sweep_guard = time_tolerance + std::chrono::minutes(1);
 
 /// The number of acquisitions between two sweeps. It is less than the number of rows that a sweep
@@ -48,8 +48,8 @@ void create_private_folder(const std::filesystem::path& folder) {
                          "); set XDG_STATE_HOME or name a file (sqlite:/path/to/locks.db)");
 }
 
-/// The file that a path means now. It must not come to mean another when the program changes its
-/// folder, nor have a meaning of its own to SQLite (":memory:", "file:...").
+/// The absolute path. A relative path would lead to another file when the program changes its
+/// working folder, and some have a special meaning for SQLite (":memory:", "file:...").
 std::filesystem::path fixed_path(const std::filesystem::path& given) {
     if (given.native().find('\0') != std::string::npos) {
         throw lock_error(error_code::invalid_argument, "the path of a lock file holds a NUL byte");
@@ -80,23 +80,24 @@ bool begins_with_a_write(const request& req) noexcept {
     return rank_of(req) != precedence::other;
 }
 
-/// Thrown and caught in here: the file was replaced while this call waited for it.
+/// Internal: the file was replaced while this call waited for it.
 struct file_was_replaced {};
 
-/// Likewise, while it was being opened: no lock was read or written.
+/// Internal: the file was replaced while it was opened; no lock was read or written.
 struct file_was_replaced_at_open {};
 
-/// Holds the write lock of the file that its path leads to.
+/// A write transaction on the file that is at its path now.
 class write_transaction : public transaction {
   public:
     explicit write_transaction(database& file) : transaction(file, kind::write), file_(file) {
         check_place();
-        // The write lock is held: it cannot change before the commit.
+        // While the write lock is held, the schema cannot change.
         if (!has_current_schema(file_)) throw file_was_replaced{};
     }
 
-    /// The files are compared before the commit, so that nothing is written to files that others
-    /// do not use, and after it: a change during the commit would hide it from others.
+    /// Compares the files before the commit, so that nothing is written to files that other
+    /// processes do not use, and after it: if a file was replaced during the commit, other
+    /// processes cannot see the changes.
     void commit() {
         file_.refuse_hard_links();
         check_place();
@@ -117,10 +118,10 @@ class write_transaction : public transaction {
 sqlite_engine::session::session(const std::filesystem::path& path, host_clock host,
                                 bool allow_remote_filesystem)
     : clock(std::move(host)), file(path) {
-    // Something may have been mounted, or a link changed, since the path was checked.
+    // Since the first check of the path, a file system may have been mounted or a link changed.
     check_mount(file.real_path(), allow_remote_filesystem);
     ensure_schema(file, clock);
-    // Only a read of a table opens the side files.
+    // SQLite opens the side files only when a table is read.
     (void)file.query("SELECT count(*) FROM sqlite_schema");
     if (!file.remember_files()) throw file_was_replaced_at_open{};
     locks.emplace(file);
@@ -139,7 +140,7 @@ sqlite_engine::sqlite_engine(options opts)
 }
 
 sqlite_engine::~sqlite_engine() {
-    // Closed while a fork would still wait for it.
+    // Closed before `remove`, while forks still wait for the connection mutex.
     connection_mutex_->lock();
     session_.reset();
     connection_mutex_->unlock();
@@ -168,8 +169,8 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& req, const call_
         answer.attempt_started_at = began;
         if (answer.ok || !seen) return answer;
 
-        // If the folder was replaced, changes in the new folder are not reported until it is
-        // watched.
+        // If the folder was replaced, changes in the new folder are not reported before the next
+        // `version`.
         constexpr milliseconds longest_pause = std::chrono::seconds{1};
         auto until =
             std::chrono::steady_clock::now() + std::min(*answer.free_within, longest_pause);
@@ -183,8 +184,8 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& req, const call_
 }
 
 outcome sqlite_engine::execute_once(const request& req, const call_limits& limits) {
-    // Otherwise a signal handler could run while this thread has the turn, the connection or the
-    // file's write lock, and renewals would wait for the handler.
+    // Without this, a signal handler could run while this thread has the turn, the connection or
+    // the file's write lock, and renewals would wait for the handler.
     const signals_blocked signals;
     std::optional<interruptible_lock> turn;
     if (!begins_with_a_write(req)) {
@@ -210,7 +211,7 @@ outcome sqlite_engine::execute_once(const request& req, const call_limits& limit
 sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call_limits& limits,
                                                   std::optional<interruptible_lock>& turn,
                                                   const signals_blocked& signals) {
-    // All other writers wait for the call that has the turn, so it passes before lookups, and
+    // All other writers wait for the call that has the turn, so it has precedence over lookups, and
     // receives no signals while it waits.
     const interruptible_lock lock(*connection_mutex_, limits,
                                   turn ? precedence::extension : precedence::other,
@@ -274,13 +275,13 @@ void sqlite_engine::write_pacing::leave_gap_if_due() {
     burst_began_ = std::chrono::steady_clock::now();
 }
 
-/// Waits for a short time that grows with each try. Throws when the deadline has passed or stop is
+/// Waits for a short time that grows with each try. Throws if the deadline has passed or stop is
 /// requested.
 void sqlite_engine::pause(obstacle cause, int tries, precedence rank,
                           const call_limits& limits) const {
     using std::chrono::microseconds;
     constexpr microseconds shortest{50};
-    // An extension polls often enough to find the gap that other processes leave.
+    // An extension polls often enough to find the gaps that other processes leave (`write_pacing`).
     const microseconds longest{rank == precedence::extension ? 250 : 5'000};
     const microseconds wanted = std::min(longest, shortest * (1 << std::min(tries, 10)));
 
@@ -325,7 +326,8 @@ void sqlite_engine::after_fork_in_parent() {
 }
 
 void sqlite_engine::after_fork_in_child() {
-    // Threads of the parent may have been inside these: what they left cannot be used or destroyed.
+    // Threads of the parent may have been using these objects during the fork, so they can be
+    // neither used nor destroyed.
     (void)turn_mutex_.release();
     turn_mutex_ = std::make_unique<interruptible_mutex>();
     (void)connection_mutex_.release();
@@ -337,7 +339,7 @@ void sqlite_engine::after_fork_in_child() {
 }
 
 sqlite_engine::session& sqlite_engine::open_session() {
-    // A file that was removed or replaced is not the one that others use now.
+    // Other processes use the file at the path, not a file that was removed or replaced.
     if (session_ && !session_->file.is_same_file()) throw file_was_replaced{};
     if (!session_) {
         if (owns_folder_) create_private_folder(path_.parent_path());
@@ -348,8 +350,7 @@ sqlite_engine::session& sqlite_engine::open_session() {
     return *session_;
 }
 
-/// Runs after a grant, which must not fail because of it: the next sweep erases what this one could
-/// not.
+/// Called after a grant, so it must not throw: if it fails, a later sweep erases the locks.
 void sqlite_engine::sweep_if_due(session& open) noexcept {
     if (acquisitions_until_sweep_-- > 0) return;
     acquisitions_until_sweep_ = sweep_interval;
@@ -367,8 +368,8 @@ void sqlite_engine::sweep_if_due(session& open) noexcept {
 
 namespace {
 
-/// How long another's lock is live. A row with the id of the request is not another's: the same
-/// call wrote it before the file was opened again.
+/// How long a lock of another client is live. A row with the id of the request was written by the
+/// same call, before the file was opened again, and does not count.
 milliseconds life_of_other(const std::optional<stored_lock>& held, const acquire_request& req,
                            const host_time& at) {
     if (!held || held->record.id == req.id) return milliseconds(0);
@@ -377,8 +378,7 @@ milliseconds life_of_other(const std::optional<stored_lock>& held, const acquire
 
 }  // namespace
 
-/// Answers most attempts on a locked key by a read, which writes nothing and blocks no other
-/// caller.
+/// Answers most attempts on a locked key by a read, which does not block writers.
 std::optional<outcome> sqlite_engine::answer_if_locked(session& open, const acquire_request& req) {
     const auto held = open.locks->by_key(make_storage_key("", req.key, budget));
     const auto life = life_of_other(held, req, open.clock.now());
@@ -389,7 +389,7 @@ std::optional<outcome> sqlite_engine::answer_if_locked(session& open, const acqu
 outcome sqlite_engine::apply(session& open, const acquire_request& req) {
     const std::string storage_key = make_storage_key("", req.key, budget);
     write_transaction txn(open.file);
-    // The clock is read after any waiting, or the lock would begin in the past.
+    // Read the clock after waiting for the write lock; otherwise the lock would begin in the past.
     const host_time at = open.clock.now();
     const unix_time wall_time = open.clock.wall_now();
     const auto held = open.locks->by_key(storage_key);

@@ -1,4 +1,4 @@
-/// The store in a file: decides who gets a lock, inside transactions of SQLite.
+/// The engine of lock files: decides on requests inside SQLite transactions.
 #pragma once
 
 #include "sqlite/call_queue.hpp"
@@ -20,7 +20,8 @@
 
 namespace syncguard::sqlite {
 
-/// All threads of a process share one connection, one at a time: SQLite has one writer anyway.
+/// All threads of a process share one connection, which one thread at a time uses: SQLite allows
+/// only one writer anyway.
 class sqlite_engine : public engine, private fork_participant {
   public:
     explicit sqlite_engine(options opts);
@@ -35,9 +36,9 @@ class sqlite_engine : public engine, private fork_participant {
                        completion handler) noexcept override;
 
   private:
-    // SQLite keeps book of its file locks in process memory. A child inherits the book but not the
-    // locks, and even a connection that it opens itself would trust it. So the connection is closed
-    // before a fork, and opened again at the next use.
+    // SQLite records its file locks in process memory. A forked child inherits the records but not
+    // the locks, and even a new connection in the child would rely on the records. So the
+    // connection is closed before a fork, and opened again at the next use.
     void before_fork() override;
     void after_fork_in_parent() override;
     void after_fork_in_child() override;
@@ -46,17 +47,17 @@ class sqlite_engine : public engine, private fork_participant {
     struct session {
         session(const std::filesystem::path& path, host_clock clock, bool allow_remote_filesystem);
 
-        /// Read anew with each session: a forked child may be in another time namespace.
+        /// Created for each session: a forked child may be in another time namespace.
         host_clock clock;
         database file;
         std::optional<lock_table> locks;
     };
 
-    /// Why a request has no answer yet.
+    /// Why an attempt has no answer.
     enum class obstacle {
         busy,        ///< Another process uses the file.
         replaced,    ///< The path leads to other files than the open ones.
-        needs_turn,  ///< A read could not answer it: it has to wait for a turn.
+        needs_turn,  ///< A read could not answer it: it must write, and wait for its turn.
     };
     using attempt = std::variant<outcome, obstacle>;
 
@@ -76,8 +77,8 @@ class sqlite_engine : public engine, private fork_participant {
 
     [[nodiscard]] outcome execute_once(const request& req, const call_limits& limits);
     [[nodiscard]] outcome acquire_when_free(const acquire_request& req, const call_limits& limits);
-    /// Does not wait for other processes. An acquisition without a turn takes one if it is free,
-    /// and keeps it.
+    /// Does not wait for other processes. An acquisition without a turn takes the turn if it is
+    /// free, and keeps it.
     [[nodiscard]] attempt try_at_once(const request& req, const call_limits& limits,
                                       std::optional<interruptible_lock>& turn,
                                       const signals_blocked& signals);
@@ -99,8 +100,8 @@ class sqlite_engine : public engine, private fork_participant {
     const bool owns_folder_;
     const std::filesystem::path path_;
     unsigned acquisitions_until_sweep_ = 0;
-    /// Writers queue here. They hold the turn while they wait for other processes, without
-    /// `connection_mutex_`.
+    /// The turn: writers queue for it. The writer that has it keeps it while it waits for other
+    /// processes, without `connection_mutex_`.
     std::unique_ptr<interruptible_mutex> turn_mutex_;
     write_pacing pacing_;  ///< Guarded by `turn_mutex_`.
     /// Guards the connection. A call unlocks it before it waits for another process, so that

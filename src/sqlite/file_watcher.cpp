@@ -71,7 +71,7 @@ void file_watcher::abandon() noexcept {
 }
 
 void file_watcher::notify_watchers() const noexcept {
-    // If it fails, the waiters try again when their pause is over.
+    // If it fails, waiters try again after their pause.
     (void)::utimensat(AT_FDCWD, file_.c_str(), nullptr, 0);
 }
 
@@ -101,9 +101,9 @@ bool file_watcher::start() {
 }
 
 /// Watches the folder, because the file may be replaced. If the path leads to another folder than
-/// at the last call, that folder is watched from now on.
+/// at the last call, watches that folder instead.
 bool file_watcher::watch_folder() {
-    // For a symbolic link, changes are announced for the file that it leads to.
+    // inotify reports changes for the target of a symbolic link, not for the link.
     const auto real_file = std::filesystem::weakly_canonical(file_);
     const int folder = ::inotify_add_watch(state_->events.get(), real_file.parent_path().c_str(),
                                            IN_ATTRIB | IN_CREATE | IN_MOVED_TO | IN_DELETE);

@@ -14,10 +14,11 @@
 
 namespace syncguard::sqlite {
 
-/// After a release the engine touches the file, and the system notifies the watchers. They do not
-/// wait for a write: it comes before the commit that makes the release visible.
+/// After a release the engine changes the file times (IN_ATTRIB), and the system notifies the
+/// watchers. Watchers do not wait for writes to the file, which come before the commit that makes
+/// the release visible.
 ///
-/// The watching begins with the first question, and takes one thread.
+/// Watching begins with the first call of `version`, and needs one thread.
 ///
 /// Thread safety: all members may be called concurrently.
 class file_watcher {
@@ -33,16 +34,16 @@ class file_watcher {
     using version_number = std::uint64_t;
 
     /// The number of reported changes. From now on, changes are reported for the file that the path
-    /// leads to now. Nothing if the system does not report changes, because of missing memory or
-    /// the user's limit of watches.
+    /// leads to now. Nullopt if the system cannot report changes, because of missing memory or the
+    /// user's limit of watches.
     [[nodiscard]] std::optional<version_number> version();
 
     /// Waits for a later version, at most until `until`.
     void wait_for_change(version_number seen, std::chrono::steady_clock::time_point until,
                          const std::stop_token& stop);
 
-    /// In a forked child, which must not read what is meant for its parent: closes what it
-    /// inherited. Nothing else can be done with the object there.
+    /// For a forked child, which must not read the parent's events: closes the inherited
+    /// descriptors. Afterwards the object cannot be used, not even destroyed.
     void abandon() noexcept;
 
   private:

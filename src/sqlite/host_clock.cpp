@@ -14,8 +14,8 @@ namespace syncguard::sqlite {
 
 namespace {
 
-/// Empty if the file is missing (`subset=pid`), or if a container manager has mounted a file of its
-/// own over it: then it says nothing about the boot of the host.
+/// Empty if the file is missing (`subset=pid`), or if a container manager has mounted another file
+/// over it: then it does not identify the boot of the host.
 std::string read_boot_id() {
     constexpr const char* path = "/proc/sys/kernel/random/boot_id";
     struct statfs file_system {};
@@ -38,7 +38,7 @@ std::chrono::nanoseconds read_namespace_offset() {
         if (fs::exists("/proc/self/ns", failed)) return {};  // a kernel without time namespaces
         refuse("/proc is not mounted");
     }
-    // The kernel shows only the offsets of the namespace that children of this process enter.
+    // The kernel shows only the offsets of the time namespace for children of this process.
     if (own != fs::read_symlink("/proc/self/ns/time_for_children", failed) || failed) {
         refuse(
             "this process called unshare(CLONE_NEWTIME), so that its children are in another time "

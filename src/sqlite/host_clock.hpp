@@ -11,7 +11,7 @@ namespace syncguard::sqlite {
 
 /// When a lock was granted or last extended, and when it ends. Milliseconds of CLOCK_BOOTTIME.
 struct lock_period {
-    /// The boot that the times belong to. Empty: not known to the process that wrote them.
+    /// The boot that the times belong to. Empty: the process that wrote them did not know it.
     std::string boot_id;
     std::int64_t began_ms = 0;
     std::int64_t ends_ms = 0;
@@ -35,7 +35,7 @@ struct host_time {
 class host_clock {
   public:
     /// Reads the boot id and the offset of the time namespace. Throws `lock_error`
-    /// (service_unavailable) if the offset cannot be known.
+    /// (service_unavailable) if the offset cannot be read.
     host_clock();
     /// Replaces the clock of the host, for tests.
     explicit host_clock(wall_clock replacement);

@@ -11,8 +11,8 @@ namespace syncguard::sqlite {
 namespace {
 
 /// A caller that has waited this long locks the mutex before callers that come later. Until then
-/// they may overtake it while its thread wakes up: handing over every short operation from thread
-/// to thread would halve the throughput.
+/// later callers may overtake it while its thread wakes up: strict hand-over after every short
+/// operation would halve the throughput.
 constexpr std::chrono::milliseconds max_overtaking{1};
 
 /// How long a waiting caller may leave signals pending.
@@ -60,6 +60,7 @@ void interruptible_mutex::yield_to_higher_ranks(const call_limits& limits, prece
     std::optional<waiter> self;
     try {
         self.emplace();
+        self->goes_first = true;
         queue_of(rank).push_front(&*self);
     } catch (...) {
         hand_over();
@@ -109,8 +110,10 @@ void interruptible_mutex::receive_signals(std::unique_lock<std::mutex>& guard, w
     signals.receive_pending();
     guard.lock();
     auto& same_rank = queue_of(rank);
-    const auto later = std::find_if(same_rank.begin(), same_rank.end(),
-                                    [&](const waiter* each) { return each->since > self.since; });
+    const auto later = std::find_if(same_rank.begin(), same_rank.end(), [&](const waiter* each) {
+        if (self.goes_first || each->goes_first) return self.goes_first;
+        return each->since > self.since;
+    });
     same_rank.splice(later, outside);
 }
 

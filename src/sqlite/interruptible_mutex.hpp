@@ -16,21 +16,22 @@ namespace syncguard::sqlite {
 
 enum class precedence { extension, release, other };
 
-/// A caller should block signals from before it locks the mutex until it has unlocked it: no other
-/// caller can lock it while its thread runs a signal handler. With `signals`, it receives them
-/// while it waits, outside the queue, and then has its former place again.
+/// A caller should block signals from before it locks the mutex until it has unlocked it, because
+/// no other caller can lock the mutex while this thread runs a signal handler. With `signals`, a
+/// waiting caller receives signals: it leaves the queue, runs the handlers, and returns to its
+/// former place.
 class interruptible_mutex {
   public:
     /// Throws `lock_error`: `network_timeout` or `aborted`.
     void lock(const call_limits& limits, precedence rank, const signals_blocked* signals = nullptr);
-    /// False if another caller is locked or waits.
+    /// False if the mutex is locked or another caller waits for it.
     [[nodiscard]] bool try_lock() noexcept;
     /// Locks before all waiting callers, without a time limit.
     void lock();
     void unlock() noexcept;
 
-    /// If callers of a higher rank wait, unlocks, lets them pass, and locks again as the first
-    /// caller of its own rank. Throws as `lock` does; then the mutex is not locked.
+    /// If callers of a higher rank wait, unlocks the mutex for them, and locks it again as the
+    /// first caller of its own rank. Throws as `lock` does; then the mutex is not locked.
     void yield_to_higher_ranks(const call_limits& limits, precedence rank,
                                const signals_blocked* signals = nullptr);
 
@@ -39,6 +40,7 @@ class interruptible_mutex {
         const std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
         std::condition_variable_any changed;
         bool is_admitted = false;
+        bool goes_first = false;  ///< It had the mutex and let higher ranks pass.
     };
     using queue = std::list<waiter*>;
 

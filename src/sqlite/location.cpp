@@ -29,7 +29,7 @@ std::filesystem::path home_folder() {
 
 std::filesystem::path default_path() {
     const char* configured = std::getenv("XDG_STATE_HOME");
-    // The XDG rules say that a relative path is to be ignored.
+    // The XDG Base Directory Specification requires that relative paths are ignored.
     const std::filesystem::path state = configured != nullptr && *configured == '/'
                                             ? std::filesystem::path(configured)
                                             : home_folder() / ".local" / "state";

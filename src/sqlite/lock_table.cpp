@@ -88,7 +88,7 @@ std::optional<stored_lock> lock_table::by_id(const lock_id& id) {
 
 std::uint64_t lock_table::raise_fence(std::string_view fence_key, std::string_view user_key,
                                       const std::optional<stored_lock>& expired) {
-    // Fences are all digits.
+    // Cannot throw: fences consist of digits.
     const std::int64_t stored = expired ? std::stoll(expired->record.fence.to_string()) : 0;
     auto raising = raise_fence_.with(fence_key, user_key, stored);
     if (!raising.step()) throw lock_error(error_code::internal, "no fence counter was returned");

@@ -1,5 +1,4 @@
-/// The statements on the lock file, by name. No decisions here: who may have a lock is decided in
-/// the engine.
+/// The SQL statements on the lock file. The engine decides about requests.
 #pragma once
 
 #include "sqlite/database.hpp"
@@ -13,7 +12,7 @@
 
 namespace syncguard::sqlite {
 
-/// A lock as it is stored, before anybody asks whether it is live.
+/// A lock as it is stored, live or expired.
 struct stored_lock {
     std::string storage_key;
     /// Its times are wall times, for display.
@@ -30,12 +29,12 @@ class lock_table {
     [[nodiscard]] std::optional<stored_lock> by_key(std::string_view storage_key);
     [[nodiscard]] std::optional<stored_lock> by_id(const lock_id& id);
 
-    /// Raises a fence counter by one and returns it. The counter is first raised to the fence of
-    /// the expired lock that is taken over: it may have been lost.
+    /// Increments a fence counter and returns it. If the counter is missing or less than the fence
+    /// of the expired lock under the key, it is first set to that fence.
     [[nodiscard]] std::uint64_t raise_fence(std::string_view fence_key, std::string_view user_key,
                                             const std::optional<stored_lock>& expired);
 
-    /// Writes a lock over whatever is stored under its key.
+    /// Inserts a lock, or replaces the lock with the same key.
     void put(const stored_lock& lock);
     void set_period(const stored_lock& lock, const lock_period& period, unix_time expires_at);
     void erase(const stored_lock& lock);

@@ -14,7 +14,7 @@ namespace syncguard::sqlite {
 
 namespace {
 
-/// Decodes the `\ooo` of mountinfo.
+/// Decodes the octal escapes `\ooo` of mountinfo.
 std::string decoded(std::string_view field) {
     constexpr std::size_t escape_length = 4;
     std::string text;
@@ -36,9 +36,8 @@ bool is_under(std::string_view path, std::string_view mount_point) {
            (path.size() == mount_point.size() || path[mount_point.size()] == '/');
 }
 
-/// The file that a path leads to, which need not exist. A link to a missing file is followed too:
-/// SQLite creates the file where the link points. Looking up the path mounts what an automount
-/// stands for.
+/// The target of a path, which need not exist. Links to missing files are followed, too: SQLite
+/// creates the file at the target. Looking up the path triggers automounts.
 std::filesystem::path without_links(std::filesystem::path file) {
     constexpr int most_links = 40;
     std::error_code failed;
@@ -88,14 +87,16 @@ mount find_mount(std::string_view mountinfo, std::string_view path) {
                            [&](const auto& each) { return each.id == id; });
     };
     // As the kernel looks up a path: from a mount to the first one on the way that is mounted in
-    // it. A mount below a folder that another mount covers is not reached.
+    // it. A mount below a folder that another mount covers is not reached, nor is one that covers
+    // the root of this process.
     const listed_mount* found = nullptr;
     for (std::size_t steps = 0; steps < mounts.size(); ++steps) {
         const listed_mount* next = nullptr;
         for (const auto& each : mounts) {
             const bool is_root = each.parent == each.id || !is_listed(each.parent);
             const bool is_attached = found == nullptr ? is_root : each.parent == found->id;
-            if (!is_attached || &each == found || !each.is_on_way_to(path)) continue;
+            const bool covers_root = found != nullptr && each.described.mount_point == "/";
+            if (!is_attached || covers_root || !each.is_on_way_to(path)) continue;
             if (next == nullptr ||
                 each.described.mount_point.size() <= next->described.mount_point.size()) {
                 next = &each;
@@ -110,7 +111,7 @@ mount find_mount(std::string_view mountinfo, std::string_view path) {
 bool is_remote_filesystem(std::string_view type) noexcept {
     if (type == "fuse.fuse-overlayfs") return false;
     if (type.starts_with("nfs") || type.starts_with("fuse.")) return true;
-    // "autofs" stands for what is not mounted yet, and nothing for what is not known.
+    // "autofs": not mounted yet. Empty: unknown.
     constexpr std::array<std::string_view, 23> remote{
         "",       "9p",        "afs",  "autofs", "beegfs", "ceph",     "cifs",  "coda",
         "drvfs",  "fakeowner", "fuse", "gfs2",   "gpfs",   "lustre",   "ocfs2", "orangefs",

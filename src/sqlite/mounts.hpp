@@ -1,4 +1,5 @@
-/// The mount that a file is on. SQLite's file locks and the boot clock work only within one kernel.
+/// Finds and checks the mount of the lock file: SQLite's file locks and the boot clock work only
+/// within one kernel.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +13,16 @@ struct mount {
     std::string type;
 };
 
-/// The mount that an absolute path without links is on, by the text of /proc/self/mountinfo: the
-/// one that a lookup of the path reaches, not one that a later mount covers. Empty if none of those
-/// listed is above it.
+/// The mount of an absolute path without symbolic links, according to the text of
+/// /proc/self/mountinfo: the mount that a lookup of the path reaches, not one that a later mount
+/// covers. Empty if no listed mount contains the path.
 [[nodiscard]] mount find_mount(std::string_view mountinfo, std::string_view path);
 
-/// Whether other kernels can have the file system mounted at the same time, for all that its type
-/// says.
+/// Whether, by its type, the file system may be mounted by other kernels at the same time.
 [[nodiscard]] bool is_remote_filesystem(std::string_view type) noexcept;
 
 /// Throws `lock_error` if the file is on a remote file system, unless that is allowed, or is itself
-/// a mount point: it has a path for each mount, and SQLite would create separate side files beside
+/// a mount point: such a file has several paths, and SQLite would create separate side files beside
 /// each. The file need not exist.
 void check_mount(const std::filesystem::path& file, bool allow_remote_filesystem);
 

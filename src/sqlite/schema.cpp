@@ -10,7 +10,7 @@ namespace syncguard::sqlite {
 
 namespace {
 
-// The names carry the version, so that statements of older versions fail after a migration.
+// The table names contain the version, so that statements of older versions fail after a migration.
 constexpr const char* locks_table = R"sql(
 CREATE TABLE syncguard_locks_v2 (
     key            TEXT PRIMARY KEY,
@@ -37,8 +37,8 @@ CREATE TABLE syncguard_fence_counters_v2 (
 
 enum class content { empty, older, current };
 
-/// What the file is. Throws if it is not for us. Call it inside a transaction: between two of its
-/// questions another process could make the tables.
+/// Determines the content of the file. Throws if it is not a usable lock file. Call it inside a
+/// transaction: between two queries another process could create the tables.
 content inspect(database& file) {
     const std::string owner = file.query("PRAGMA application_id");
     const std::string version = file.query("PRAGMA user_version");
@@ -72,7 +72,7 @@ bool has_current_schema(database& file) {
 
 namespace {
 
-/// Schema 1 has only wall times.
+/// Schema 1 has only wall times, which are converted to boot times.
 void migrate_locks(database& file, const host_clock& clock) {
     const host_time now = clock.now();
     const std::int64_t wall_now = clock.wall_now().time_since_epoch().count();

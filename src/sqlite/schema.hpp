@@ -12,10 +12,10 @@ inline constexpr int schema_version = 2;
 /// "SyGd": marks a file as a SyncGuard lock file in `PRAGMA application_id`.
 inline constexpr int application_id = 0x53794764;
 
-/// Makes an empty file into a lock file, migrates one of an older version, accepts a current one,
-/// and refuses everything else without changing it. Safe when many processes do it at once. Locks
-/// that are live by the wall clock when they are migrated stay locked for the rest of their time
-/// and a second. Throws `lock_error`.
+/// Initialises an empty file, migrates a lock file of an older version, accepts a current one, and
+/// refuses all other files without changing them. Safe if several processes do it at once. Locks
+/// that are live by the wall clock at the migration stay locked for the rest of their time plus a
+/// second. Throws `lock_error`.
 void ensure_schema(database& file, const host_clock& clock);
 
 /// Throws `lock_error` if the file has been migrated by a newer version since it was opened. False

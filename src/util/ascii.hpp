@@ -1,4 +1,4 @@
-/// Texts that are the same in every normal form of Unicode.
+/// `is_ascii`. ASCII text is the same in every normal form of Unicode.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace syncguard {
 
 inline bool is_ascii(std::string_view text) noexcept {
-    // Eight at a time, and all of it without a look in between: keys are short, and mostly are.
+    // Eight bytes at a time and no early exit: keys are short and mostly ASCII.
     constexpr std::uint64_t high_bits = 0x8080808080808080;
     std::uint64_t bits = 0;
     for (; text.size() >= sizeof bits; text.remove_prefix(sizeof bits)) {

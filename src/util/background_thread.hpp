@@ -1,4 +1,4 @@
-/// A thread that runs tasks one after another, from a bounded queue.
+/// `background_thread`: runs tasks one after another, from a bounded queue.
 #pragma once
 
 #include "util/owned_thread.hpp"
@@ -14,9 +14,9 @@
 
 namespace syncguard {
 
-/// The thread starts with the first task. The destructor runs all queued tasks and then ends the
-/// thread, unless `end_within` was called before. If the last task destroys the object on the
-/// thread itself, the thread ends after that task.
+/// The first task starts the thread. The destructor runs all queued tasks and then ends the thread,
+/// unless `end_within` was called before. If the last task destroys the object on the thread
+/// itself, the thread ends after that task.
 ///
 /// Thread safety: all members may be called concurrently. A forked child has no such thread: there
 /// `try_post` refuses, and destruction does not wait.

@@ -10,13 +10,13 @@
 
 namespace syncguard {
 
-/// Sixteen bytes, the only size the lock formats know, as 22 characters.
+/// Encodes 16 bytes, the only size in the lock formats, as 22 characters.
 [[nodiscard]] std::array<char, 22> base64url(std::span<const std::uint8_t, 16> bytes) noexcept;
 
-/// Any number of bytes.
+/// Encodes any number of bytes.
 [[nodiscard]] std::string base64url_text(std::string_view bytes);
 
-/// Whether `c` is one of the 64 characters.
+/// Whether `c` is in the alphabet.
 [[nodiscard]] constexpr bool is_base64url(char c) noexcept {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_';

@@ -1,4 +1,4 @@
-/// An upper bound for waiting, so that "for ever" can be added to a clock.
+/// `bounded_wait`: limits durations, so that they can be added to any time without overflow.
 #pragma once
 
 #include <syncguard/time.hpp>

@@ -1,4 +1,4 @@
-/// Owns a file descriptor.
+/// `file_descriptor`: owns and closes a file descriptor.
 #pragma once
 
 #include <unistd.h>
@@ -11,7 +11,8 @@ namespace syncguard {
 
 class file_descriptor {
   public:
-    /// Takes what a system call returned. Throws `std::system_error` if that was a failure.
+    /// `number` is the result of the system call `call`. Throws `std::system_error` if the call
+    /// failed.
     file_descriptor(int number, const char* call) : number_(number) {
         if (number < 0) throw std::system_error(errno, std::generic_category(), call);
     }
@@ -24,7 +25,7 @@ class file_descriptor {
 
     [[nodiscard]] int get() const noexcept { return number_; }
 
-    /// The caller owns it now.
+    /// Gives up ownership: the caller must close the descriptor.
     [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
 
     void close() noexcept {

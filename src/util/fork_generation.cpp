@@ -15,8 +15,9 @@ enum class page_state : std::uint8_t { wiped, counting, counted };
 
 std::atomic<std::uint32_t> generation{0};
 
-/// Memory that the kernel fills with zeros in every child that has a copy of it, also in one that
-/// runs no fork handlers (`_Fork`, the bare system calls). Null where the kernel cannot do that.
+/// Memory that the kernel fills with zeros in every child that has a copy of it, also in a child
+/// that runs no fork handlers (`_Fork`, the bare system calls). Null if the kernel does not support
+/// this.
 std::atomic<page_state>* make_wiped_page() noexcept {
     static_assert(std::atomic<page_state>::is_always_lock_free);
     const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

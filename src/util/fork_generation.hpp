@@ -1,4 +1,4 @@
-/// Tells a process from the one it was forked from.
+/// `fork_generation`: distinguishes a process from its parent.
 #pragma once
 
 #include <cstdint>

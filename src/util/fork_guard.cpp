@@ -14,7 +14,7 @@ namespace {
 
 struct fork_registry {
     std::mutex mutex;
-    /// With the generation in which each was added.
+    /// Each participant with the generation in which it was added.
     std::unordered_map<fork_participant*, std::uint32_t> participants;
 };
 
@@ -35,8 +35,8 @@ fork_registry& registry() {
     // Never destroyed: a fork can happen while the program's statics are destroyed.
     static auto* const instance = [] {
         auto* created = new fork_registry;
-        // It may register a child handler, which must run before ours: child handlers run in the
-        // order of their registration.
+        // `fork_generation` may register a child handler, which must run before ours: child
+        // handlers run in the order of their registration.
         (void)fork_generation();
         ::pthread_atfork(
             [] {

@@ -14,7 +14,8 @@ class fork_participant {
     fork_participant& operator=(const fork_participant&) = delete;
     virtual ~fork_participant() = default;
 
-    /// Locks its mutexes and waits for running operations, until one of the others is called.
+    /// Locks the object's mutexes and waits for running operations. The mutexes stay locked until
+    /// one of the other members is called.
     virtual void before_fork() = 0;
     virtual void after_fork_in_parent() = 0;
     virtual void after_fork_in_child() = 0;
@@ -27,8 +28,8 @@ class fork_guard {
     static void remove(fork_participant& participant) noexcept;
 
     /// True if objects that were created in the process with that `fork_generation` are usable in
-    /// this one: each fork since then ran the fork handlers. `_Fork` and the bare fork and clone
-    /// system calls run none.
+    /// this process: each fork since then ran the fork handlers. `_Fork` and the bare fork and
+    /// clone system calls run none.
     [[nodiscard]] static bool covers(std::uint32_t generation) noexcept;
 };
 

@@ -72,7 +72,7 @@ handler_threads::task_queue* handler_threads::next_queue() noexcept {
     return handlers_.empty() || batches_ > 0 ? nullptr : &handlers_;
 }
 
-/// Waits for a task, and until one more thread may be busy.
+/// Waits until there is a task and one more thread may be busy.
 void handler_threads::wait_until_allowed(std::unique_lock<std::mutex>& guard) {
     using clock = std::chrono::steady_clock;
     while (true) {
@@ -104,7 +104,7 @@ void handler_threads::run() {
         --idle_;
         ++busy_;
         last_taken_ = std::chrono::steady_clock::now();
-        // An idle thread has to notice if this task does not return.
+        // An idle thread is needed to detect that this task does not return.
         if (idle_ == 0) start_spare_thread();
         guard.unlock();
         task.run();

@@ -19,8 +19,8 @@ class handler_task : public boost::intrusive::list_base_hook<> {
     handler_task& operator=(const handler_task&) = delete;
     virtual ~handler_task() = default;
 
-    /// Called on one of the threads, without a mutex. The pool does not use the task afterwards:
-    /// it may be destroyed or submitted again.
+    /// Called on one of the threads, without a locked mutex. The pool does not use the task after
+    /// the call begins: the call may destroy it or submit it again.
     virtual void run() noexcept = 0;
 
   private:
@@ -55,7 +55,8 @@ class handler_threads {
         submit(*new posted<Function>(std::move(function)), urgency::handler);
     }
 
-    /// While one exists, no handler begins, so that several lost leases can be submitted together.
+    /// While such an object exists, no handler begins, so that several lost leases can be submitted
+    /// together.
     class batch {
       public:
         explicit batch(handler_threads& threads) noexcept;
@@ -67,7 +68,7 @@ class handler_threads {
         handler_threads& threads_;
     };
 
-    /// Whether the calling thread is one of these.
+    /// Whether the calling thread belongs to such a pool.
     [[nodiscard]] static bool run_this_thread() noexcept;
 
   private:

@@ -7,9 +7,9 @@
 
 namespace syncguard {
 
-/// While it exists, the calling thread receives no signals except those that report its own faults,
-/// such as SIGSEGV. Threads that it creates inherit this, so that signals to the process are
-/// delivered to the program's own threads.
+/// While this object exists, the calling thread receives no signals except those that report its
+/// own faults, such as SIGSEGV. Threads that it creates inherit this signal mask, so that signals
+/// to the process are delivered to the program's own threads.
 class signals_blocked {
   public:
     signals_blocked() noexcept;
@@ -17,7 +17,7 @@ class signals_blocked {
     signals_blocked& operator=(const signals_blocked&) = delete;
     ~signals_blocked();
 
-    /// Whether there is a signal that the thread would receive without this object.
+    /// Whether a signal is pending that the thread would receive without this object.
     [[nodiscard]] bool any_pending() const noexcept;
     /// Lets the thread receive such signals now: their handlers have run when this returns.
     void receive_pending() const noexcept;

@@ -12,9 +12,9 @@ namespace syncguard {
 namespace {
 
 /// Threads that their owner could not join, because they destroyed that owner or run user code that
-/// does not return. Most of them are about to end, and the process waits for them before its
-/// libraries clean up: OpenSSL, for example, frees its per-thread data, and must not do so while a
-/// thread does the same.
+/// does not return. At exit the process waits for them, for a short time, before its libraries
+/// clean up: OpenSSL, for example, frees per-thread data, and must not do so while a thread does
+/// the same. Most of these threads end soon.
 class detached_threads {
   public:
     static detached_threads& instance() {
@@ -55,7 +55,8 @@ class detached_threads {
     using threads = std::list<late_thread>;
 
     detached_threads() {
-        // Made after a thread did its work, so what its libraries registered comes after this.
+        // Registered after a thread has run: exit handlers run in reverse order, so this one runs
+        // before those that libraries registered on that thread.
         (void)std::atexit([] { instance().wait_for_all(); });
     }
 

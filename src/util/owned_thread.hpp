@@ -1,5 +1,5 @@
-/// A thread that belongs to an object and must not outlive it, with the two cases in which its
-/// owner cannot wait for it.
+/// `owned_thread`: a thread that its owner joins, except in a forked child, on the thread itself or
+/// after a deadline.
 #pragma once
 
 #include "util/library_thread.hpp"
@@ -16,8 +16,8 @@ class owned_thread {
   public:
     owned_thread();
 
-    /// Starts the thread if that has not been done. `body` must share ownership of what it refers
-    /// to, since it can go on after `end` and `end_by`. One caller at a time.
+    /// Starts the thread at the first call. `body` must share ownership of the objects it refers
+    /// to, since it may run longer than `end` and `end_by`. One caller at a time.
     template <class Body>
     void ensure_started(const char* name, Body body) {
         if (thread_.joinable()) return;
@@ -29,21 +29,22 @@ class owned_thread {
         });
     }
 
-    /// In a forked child the thread does not exist, although the parent's has left its traces: a
-    /// mutex may be locked for ever. What the thread shares is never destroyed there, because its
-    /// own reference is never given up.
+    /// True in a forked child: the thread does not exist there, and a mutex that it had locked
+    /// stays locked for ever. Objects that it shares are never destroyed there, because the
+    /// thread's references to them are never released.
     [[nodiscard]] bool belongs_to_parent() const noexcept;
 
     [[nodiscard]] bool is_current() const noexcept {
         return thread_.get_id() == std::this_thread::get_id();
     }
 
-    /// Waits until `body`, which has been told to, returns. In a forked child it only lets go;
-    /// called on the thread itself, it leaves the waiting to the end of the process.
+    /// Joins the thread; the owner must have requested `body` to return. In a forked child it only
+    /// detaches the thread object; called on the thread itself, it returns, and the end of the
+    /// process waits for the thread.
     void end();
 
-    /// Likewise, but if `body` has not returned by `deadline`, the thread goes on alone, and the
-    /// end of the process waits for it for a short time.
+    /// The same, but if `body` has not returned by `deadline`, the thread goes on, and the end of
+    /// the process waits for it, for a second at most.
     void end_by(std::chrono::steady_clock::time_point deadline);
 
   private:

@@ -1,4 +1,4 @@
-/// What stands for a key that a store cannot take as it is.
+/// `short_hash`: replaces a key that is not acceptable to a store.
 #pragma once
 
 #include <string>

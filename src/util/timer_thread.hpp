@@ -1,4 +1,4 @@
-/// A thread that does things at a certain time.
+/// `timer_thread`: runs tasks at given times.
 #pragma once
 
 #include "util/owned_thread.hpp"
@@ -10,14 +10,14 @@
 
 namespace syncguard {
 
-/// The thread starts with the first task. Destruction drops what has not come due.
+/// The first task starts the thread. Destruction drops tasks that are not due.
 ///
 /// Thread safety: all members may be called concurrently. A forked child has no such thread: there
-/// nothing comes due, and destruction does not wait.
+/// no task runs, and destruction does not wait.
 class timer_thread {
   public:
     using clock = std::chrono::steady_clock;
-    /// Names a task; never zero.
+    /// Identifies a task; never zero.
     using ticket = std::uint64_t;
 
     timer_thread();
@@ -28,7 +28,7 @@ class timer_thread {
     /// Runs `task` at `due`. Tasks must be short and must not throw.
     ticket schedule(clock::time_point due, std::function<void()> task);
 
-    /// Forgets a task that has not begun; does nothing for others.
+    /// Removes a task that has not begun; otherwise does nothing.
     void cancel(ticket id) noexcept;
 
   private:

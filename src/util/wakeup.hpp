@@ -1,4 +1,4 @@
-/// Lets a thread wake an event loop: a file descriptor that becomes readable.
+/// `wakeup`: an eventfd with which a thread wakes an event loop.
 #pragma once
 
 #include "util/deferred_cancellation.hpp"
@@ -19,7 +19,7 @@ class wakeup {
 
     void notify() const noexcept {
         const deferred_cancellation whole_call;
-        // Can fail only when the counter is full, and then the loop is awake already.
+        // Can fail only if the counter is full; then the descriptor is readable already.
         (void)!::eventfd_write(event_.get(), 1);
     }
     void clear() const noexcept {

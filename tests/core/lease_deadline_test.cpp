@@ -81,6 +81,19 @@ TEST(lease_deadline_test,
     EXPECT_EQ(lease.deadline(), end_of(start + 2s + 1ms, 20s));
 }
 
+TEST(lease_deadline_test, failed_extensions_of_an_ordered_store_limit_it_each_by_its_own_time) {
+    lease_deadline lease(start, 30s, drift);
+    lease.mark_failed(lease.send(start + 10s, 30s), start + 15s);
+    lease.mark_failed(lease.send(start + 15s + 500ms, 5s), start + 16s + 500ms);
+    // Not five seconds after the first one was sent.
+    EXPECT_EQ(lease.deadline(), end_of(start + 15s + 500ms, 5s));
+    const auto renewal = lease.send(start + 16s, 30s);
+    lease.mark_failed(lease.send(start + 16s + 100ms, 20s), start + 17s);
+    lease.acknowledge(renewal, start + 18s);
+    // The first one had failed before the renewal was sent; the others may have followed it.
+    EXPECT_EQ(lease.deadline(), end_of(start + 16s, 5s));
+}
+
 TEST(lease_deadline_test, the_shorter_of_overlapping_extensions_counts_until_another_one_follows) {
     lease_deadline lease(start, 1s, drift);
     const auto brief = lease.send(start + 100ms, 5s);

@@ -54,9 +54,13 @@ TEST(mount_of_a_file, is_not_one_that_a_later_mount_covers) {
     const std::string mountinfo =
         line(1, 0, "/", "ext4") + line(2, 1, "/srv/locks", "ext4") + line(3, 1, "/srv", "nfs4");
     EXPECT_EQ(find_mount(mountinfo, "/srv/locks/locks.db").type, "nfs4");
-    // The initial root file system stays listed below the real one.
-    EXPECT_EQ(find_mount(line(1, 1, "/", "rootfs") + line(2, 1, "/", "ext4"), "/locks.db").type,
-              "ext4");
+}
+
+TEST(mount_of_a_file, is_not_one_that_covers_the_root_of_the_process) {
+    const std::string mountinfo =
+        line(43, 42, "/", "ext4") + line(63, 43, "/", "tmpfs") + line(83, 43, "/data", "nfs4");
+    EXPECT_EQ(find_mount(mountinfo, "/data/locks.db").type, "nfs4");
+    EXPECT_EQ(find_mount(mountinfo, "/locks.db").type, "ext4");
 }
 
 TEST(mount_of_a_file, is_unknown_in_a_list_without_a_root) {

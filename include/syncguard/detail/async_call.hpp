@@ -1,4 +1,4 @@
-/// What lies between an engine's answer and an Asio handler. Not part of the API.
+/// Delivers an engine's answer to an Asio handler. Not part of the API.
 #pragma once
 
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -20,7 +20,7 @@
 
 namespace syncguard::detail {
 
-/// A call that can be told that its execution context is going away.
+/// A call that is notified when its execution context is destroyed.
 class abandonable {
   public:
     abandonable() = default;
@@ -32,22 +32,22 @@ class abandonable {
     /// posted or destroyed before.
     virtual bool drop_handler() noexcept = 0;
 
-    /// Does the same and cancels the call.
+    /// Calls `drop_handler` and cancels the call.
     virtual void abandon() noexcept = 0;
 };
 
 /// The calls whose handlers belong to an execution context. If the context is destroyed while calls
-/// are under way, their handlers are destroyed with it, as those of Asio's own operations are.
+/// are outstanding, their handlers are destroyed with it, as those of Asio's own operations are.
 /// Calls that destructors of handlers and coroutines begin during that time have no handler.
 class outstanding_calls : public boost::asio::execution_context::service {
   public:
     using key_type = outstanding_calls;
-    // NOLINTNEXTLINE(cert-err58-cpp): its constructor does nothing; Asio wants it here
+    // NOLINTNEXTLINE(cert-err58-cpp): its constructor does nothing; Asio requires it here
     inline static boost::asio::execution_context::id id;
 
     explicit outstanding_calls(boost::asio::execution_context& context) : service(context) {}
-    // If a service is created while its context is being destroyed, `shutdown` is not called.
-    // Destructors have begun its calls: they go on without a handler.
+    // If a service is created while its context is being destroyed, `shutdown` is not called. Its
+    // calls were begun by destructors, and go on without a handler.
     ~outstanding_calls() override {
         drop_all([](abandonable& call) { (void)call.drop_handler(); });
     }
@@ -77,7 +77,8 @@ class outstanding_calls : public boost::asio::execution_context::service {
             is_shut_down_ = true;
             going.swap(calls_);
         }
-        // Without the mutex: a call that completes now holds its own, and asks for this one.
+        // Without the mutex: a call that completes now holds its own mutex and locks this one in
+        // `remove`.
         for (const auto& [address, weak] : going) {
             if (const auto call = weak.lock()) drop(*call);
         }
@@ -88,8 +89,8 @@ class outstanding_calls : public boost::asio::execution_context::service {
     std::unordered_map<const abandonable*, std::weak_ptr<abandonable>> calls_;
 };
 
-/// One call between its start and its handler. Cancellation becomes a stop request; the answer
-/// comes from any thread and is posted to the handler's executor.
+/// One asynchronous call, from its start until its handler is posted. Cancellation becomes a stop
+/// request; the answer arrives on any thread and is posted to the handler's executor.
 template <class Handler, class Result>
 class async_call : public abandonable,
                    public std::enable_shared_from_this<async_call<Handler, Result>> {
@@ -113,8 +114,9 @@ class async_call : public abandonable,
     [[nodiscard]] std::stop_token stop() const noexcept { return stop_.get_token(); }
 
     void complete(std::exception_ptr failure, Result result) noexcept {
-        // Held, and registered, until the post has returned: a context that is destroyed as soon as
-        // the handler has run waits for it.
+        // The mutex stays locked, and the call registered, until `post` has returned: if the
+        // handler's context is destroyed as soon as the handler has run, its destruction waits for
+        // this mutex.
         const std::lock_guard guard(mutex_);
         if (!waiting_) return;
         try {
@@ -131,9 +133,8 @@ class async_call : public abandonable,
                     std::move(handler)(std::move(failure), std::move(result));
                 });
         } catch (...) {
-            // The executor has refused the handler, which is destroyed by now. If the handler was
-            // the last owner of its context, the registry is destroyed as well, and has called
-            // `abandon`.
+            // The executor has refused and destroyed the handler. If the handler was the last owner
+            // of its context, the registry has called `abandon` and is destroyed as well.
             if (!waiting_) return;
         }
         waiting_.reset();

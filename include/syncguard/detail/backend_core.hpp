@@ -28,18 +28,19 @@ struct prepared_call;
 template <class Result>
 using receiver = std::function<void(std::exception_ptr, Result)>;
 
-/// A lock was granted, but the answer came when its time was over. It is released in the
+/// A lock was granted, but the answer came after the lease's deadline. The lock is released in the
 /// background.
 class grant_expired : public lock_error {
   public:
     using lock_error::lock_error;
 };
 
-/// Blocking and asynchronous members share preparation, engine and conversion of the answer.
-/// A blocking member throws `lock_error`; an asynchronous one delivers it, and never throws.
+/// Blocking and asynchronous members share the preparation of requests and the conversion of
+/// answers. A blocking member throws `lock_error`; an asynchronous one delivers it, and never
+/// throws.
 class backend_core : public std::enable_shared_from_this<backend_core> {
   public:
-    /// `needs_fences`: the caller's type has fences, so the engine must, too.
+    /// `needs_fences`: the typed backend has fences, so the engine must have them.
     backend_core(std::shared_ptr<engine> backing_engine, backend_options options,
                  bool needs_fences);
     backend_core(const backend_core&) = delete;
@@ -61,26 +62,26 @@ class backend_core : public std::enable_shared_from_this<backend_core> {
         lease_pointer lease;
         std::optional<milliseconds> free_within;
     };
-    /// Where the store tells when the lock becomes free, waits for that, until `wait_until`.
+    /// If the engine supports waiting, it waits for a locked key until `wait_until`.
     [[nodiscard]] attempt acquire(std::string_view key, const acquire_options& options,
                                   std::stop_token stop,
                                   std::chrono::steady_clock::time_point wait_until = {}) const;
-    // `key` is the lock's where that is known, else empty.
+    // `key` is the key of the lock if it is known, else empty.
     release_result release(std::string_view id, std::string_view key, const call_options& options,
                            std::stop_token stop) const;
     extend_result extend(std::string_view id, std::string_view key, const extend_options& options,
                          std::stop_token stop) const;
-    // A lease changes its state between the check and the request, so it makes the check itself: a
-    // second check could refuse what has begun.
+    // For leases, without checks: a lease calls `check` itself before it changes its state. A
+    // second check after that could refuse a release or extension that has begun.
     release_result release(std::string_view id, std::string_view key, call_limits limits) const;
     extend_result extend(std::string_view id, std::string_view key, milliseconds ttl,
                          call_limits limits) const;
     /// Throws `lock_error` (internal) in a child process that ran no fork handlers.
     void check_process() const;
-    /// The limits of a release that begins now. Throws `lock_error` for options and stop requests
-    /// with which the engine is not asked at all.
+    /// The limits of a release that begins now. Throws `lock_error` if the options or a stop
+    /// request forbid the call of the engine.
     [[nodiscard]] call_limits check(const call_options& options, std::stop_token stop) const;
-    /// Likewise of an extension.
+    /// The same for an extension.
     [[nodiscard]] call_limits check(const extend_options& options, std::stop_token stop) const;
     [[nodiscard]] bool is_locked(std::string_view key, const call_options& options,
                                  std::stop_token stop) const;

@@ -27,10 +27,10 @@ namespace syncguard::detail {
 
 class backend_core;
 
-/// How the end of a lease's life is carried out.
+/// Whether the destructor of a lease waits for its release.
 enum class disposal { blocking, background };
 
-/// What a store granted, and to whom it must be given back.
+/// A granted lock, and the backend that must release it.
 struct grant {
     std::shared_ptr<const backend_core> backend;
     std::string key;
@@ -38,7 +38,7 @@ struct grant {
     syncguard::fence fence;
     unix_time expires_at;
     milliseconds ttl;
-    lease_clock::time_point sent_at;  ///< Before the store could execute the acquisition.
+    lease_clock::time_point sent_at;  ///< Not later than the execution by the store.
 };
 
 /// Thread safety: all members may be called concurrently, except `on_release_error`.
@@ -58,7 +58,8 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     /// From the last renewal to the deadline.
     [[nodiscard]] milliseconds renewal_span() const noexcept;
 
-    // If a loss handler or stop token exists, the member that finds the time over reports the loss.
+    // If a loss handler or stop token exists, the first of these calls after the deadline reports
+    // the loss.
     [[nodiscard]] bool valid() noexcept;
     [[nodiscard]] milliseconds remaining() noexcept;
 
@@ -77,15 +78,15 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     void on_lost(loss_handler handler);
     [[nodiscard]] std::exception_ptr renewal_failure() noexcept;
 
-    /// One renewal in the background. Its end, also if it could not be begun, is told to the
-    /// monitor.
+    /// Starts one renewal in the background. The monitor is notified when it ends, also if it could
+    /// not be started.
     void start_renewal(milliseconds ttl) noexcept;
 
-    /// The deadline has passed: where the loss is to be told, the lease is not valid any more,
-    /// whatever answers are still to come.
+    /// If the deadline has passed, ends a held lease and reports the loss. Answers that arrive
+    /// later do not change that.
     void expire() noexcept;
 
-    /// Gives the lock up without releasing it.
+    /// Ends the lease without releasing the lock.
     void detach() noexcept;
 
     /// Releases the lock if it is still held. Never throws. A failure goes to the release-error
@@ -93,23 +94,23 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     /// on a thread that runs only handlers.
     void dispose() noexcept;
 
-    /// The same without waiting, whatever kind of lease this is.
+    /// The same without waiting, also for a lease from a blocking call.
     void dispose_without_waiting() noexcept { dispose_in_background(); }
 
-    /// Releases as `dispose` does, after work that had to be done under the lock. Throws
-    /// `lock_lost` if it was not held to the end of that work.
+    /// Releases as `dispose` does, after the function of `lock()` has returned. Throws `lock_lost`
+    /// if the lock was lost before.
     void finish_work();
 
   private:
     enum class state : std::uint8_t {
         held,
         releasing,
-        /// A release failed: the store may have the lock or not. It may be released.
+        /// A release failed: the store may have the lock or not. Another release is allowed.
         outcome_unknown,
-        /// The deadline has passed, and that was noticed by a call or a monitored lease: the store
-        /// may have the lock or not. It may be released.
+        /// The deadline has passed, and a call or the monitor has noticed it: the store may have
+        /// the lock or not. A release is allowed.
         expired,
-        lost,  ///< The store said that it is not held.
+        lost,  ///< The store answered that the lock is not held.
         gone,
     };
 
@@ -137,14 +138,15 @@ class lease_core : public std::enable_shared_from_this<lease_core> {
     lock_id id_;
     syncguard::fence fence_;
     std::atomic<unix_time::rep> expires_at_;
-    std::atomic<lease_clock::rep> deadline_;    ///< Of `extensions_`.
+    std::atomic<lease_clock::rep> deadline_;    ///< Copy of the value in `extensions_`.
     std::atomic<lease_clock::rep> renewed_at_;  ///< Likewise.
     std::atomic<state> state_{state::held};
     std::atomic<lease_monitor_entry*> monitor_entry_{nullptr};  ///< Owned.
     milliseconds ttl_;
     std::mutex extending_;
     lease_deadline extensions_;  ///< Guarded by `extending_`.
-    /// The lease was disposed of while a release was in flight: if that fails, another follows.
+    /// The lease was destroyed while a release was in flight: if that release fails, another
+    /// follows.
     std::atomic<bool> disposed_while_releasing_{false};
     std::atomic<bool> has_reported_{false};
     disposal disposal_;

@@ -29,14 +29,14 @@ lease_core::lease_core(grant granted, disposal mode)
 }
 
 lease_core::~lease_core() {
-    // In a forked child it belongs to what the parent's threads may have left in the middle of
-    // something: there it stays where it is.
+    // In a forked child the entry is never destroyed: the parent's threads may have been using it
+    // during the fork.
     if (monitor_entry_ == nullptr || !in_owning_process()) return;
     end_monitoring();
     std::unique_ptr<lease_monitor_entry> entry(monitor_entry_.load());
     if (!lease_monitor::runs_this_thread()) return;
-    // The destructor of the last owner of a store may take a while. Renewals of other leases must
-    // not wait for it, so another thread runs it.
+    // If this lease is the last owner of a store, destroying the store may take long. Renewals of
+    // other leases must not wait for that, so another thread does it.
     entry->to_destroy = {.backend = std::move(backend_),
                          .on_release_error = std::move(on_release_error_)};
     lease_monitor::instance().handlers().submit(*entry.release(),
@@ -76,7 +76,8 @@ milliseconds lease_core::remaining() noexcept {
 lease_clock::duration lease_core::time_left() noexcept {
     constexpr auto none = lease_clock::duration::zero();
     if (state_.load(std::memory_order_acquire) != state::held || !in_owning_process()) return none;
-    // The clock first: a deadline that is found later, and has passed by then, is the last one.
+    // Read the clock first: a deadline that is read later and has passed by `now` is the latest
+    // one.
     const auto now = lease_clock::now();
     const auto left = deadline() - now;
     if (left > none) return left;
@@ -96,16 +97,16 @@ bool lease_core::begin_release() noexcept {
     for (state expected : {state::held, state::expired, state::outcome_unknown}) {
         begun = begun || state_.compare_exchange_strong(expected, state::releasing);
     }
-    // Also where there is nothing to release: a loss may wait to be told.
+    // Also if there is nothing to release: the report of a loss may still be queued.
     end_monitoring();
     return begun;
 }
 
 void lease_core::end_release(bool failed) noexcept {
-    // Not simply stored: meanwhile the lock may have been found gone, or detached.
+    // Compare-exchange: meanwhile the state may have become `lost` or, by `detach`, `gone`.
     state expected = state::releasing;
     state_.compare_exchange_strong(expected, failed ? state::outcome_unknown : state::gone);
-    // The lease is gone, so this is the last chance to free the lock.
+    // The lease is destroyed, so no later call can release the lock.
     if (failed && disposed_while_releasing_.exchange(false)) dispose_in_background();
 }
 
@@ -150,7 +151,8 @@ void lease_core::start_release(const call_options& options, std::stop_token stop
     backend_->start_release(id_, key_, std::move(limits), std::move(finish));
 }
 
-/// Nothing if the lease is not valid: an expired lock is never revived, so there is nothing to ask.
+/// Returns nullopt if the lease is not valid: an expired lock is never revived, so no request is
+/// sent.
 std::optional<lease_deadline::ticket> lease_core::begin_extend(milliseconds ttl) {
     if (!valid()) return {};
     lease_deadline::ticket extension{};
@@ -166,8 +168,7 @@ std::optional<lease_deadline::ticket> lease_core::begin_extend(milliseconds ttl)
     return extension;
 }
 
-/// `result` is null if the call failed. It becomes that of a lock that is not held where the answer
-/// came too late.
+/// `result` is null if the call failed. If the answer came too late, `*result` becomes "not held".
 void lease_core::end_extend(extend_result* result, lease_deadline::ticket extension) noexcept {
     std::optional<loss_reason> found_lost;
     {
@@ -189,7 +190,7 @@ void lease_core::end_extend(extend_result* result, lease_deadline::ticket extens
     }
 }
 
-/// With the lock held. Returns why the lease is lost, if it is by this answer.
+/// With the lock held. Returns the reason if this answer shows that the lease is lost.
 std::optional<loss_reason> lease_core::note_extension(extend_result& result,
                                                       lease_deadline::ticket extension) noexcept {
     state expected = state::held;
@@ -198,8 +199,8 @@ std::optional<loss_reason> lease_core::note_extension(extend_result& result,
         if (expected != state::lost) state_ = state::gone;
         return {};
     }
-    // Between the deadline and this answer another client may have held the lock, and a loss that
-    // was announced, or seen by `valid()`, is final.
+    // Between the deadline and this answer another client may have held the lock. A loss that was
+    // reported, or made `valid()` false, is final.
     const auto now = lease_clock::now();
     if (state_ != state::held || now >= deadline()) {
         result = {};
@@ -212,7 +213,7 @@ std::optional<loss_reason> lease_core::note_extension(extend_result& result,
     return {};
 }
 
-/// With the lock held, but for the constructor.
+/// With the lock held, except in the constructor.
 void lease_core::publish_deadline() noexcept {
     deadline_ = extensions_.deadline().time_since_epoch().count();
     renewed_at_ = extensions_.renewed_at().time_since_epoch().count();
@@ -277,14 +278,14 @@ void lease_core::dispose() noexcept {
             if (disposal_ == disposal::blocking) wait_for_handler();
             return;
         }
-        disposed_while_releasing_ = false;  // it has just ended
+        disposed_while_releasing_ = false;  // the release has just ended
     }
     (void)release_at_the_end();
-    // What a handler refers to often ends where its lease does.
+    // Objects that the handler refers to often have the same scope as the lease.
     if (disposal_ == disposal::blocking) wait_for_handler();
 }
 
-/// Whether the store still had the lock; nothing where that is not known.
+/// Whether the store still had the lock; nullopt if that is not known.
 std::optional<bool> lease_core::release_at_the_end() noexcept {
     const auto& limit = backend_->options().dispose_timeout;
     if (disposal_ == disposal::background) {
@@ -300,8 +301,8 @@ std::optional<bool> lease_core::release_at_the_end() noexcept {
         return {};
     }
 
-    // The bound must hold even if the engine is stuck in something that it cannot interrupt, so the
-    // release runs elsewhere and this thread only waits for it.
+    // The time limit must hold even if the engine is in a system call that it cannot interrupt, so
+    // the release is asynchronous and this thread only waits for it.
     struct pending_result {
         std::mutex mutex;
         std::condition_variable changed;
@@ -344,13 +345,12 @@ void lease_core::dispose_in_background() noexcept {
     }
 }
 
-/// Not on the calling thread: a thread that does the I/O may belong to any caller, in the middle of
-/// an unrelated call.
+/// Not on the calling thread, which may be that of any caller, in the middle of an unrelated call.
 void lease_core::report_on_handler_thread(std::exception_ptr failure) noexcept {
     try {
         lease_monitor::instance().handlers().post(
             [self = shared_from_this(), failure = std::move(failure)] { self->report(failure); });
-    } catch (...) {  // no memory to report with
+    } catch (...) {  // not enough memory for the report
     }
 }
 

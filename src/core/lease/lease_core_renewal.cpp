@@ -1,4 +1,4 @@
-/// The part of a lease that is renewed, and whose loss is told.
+/// The part of `lease_core` that concerns renewal and the report of losses.
 #include "core/lease/lease_monitor.hpp"
 #include "core/ttl_limits.hpp"
 #include "util/deferred_cancellation.hpp"
@@ -33,7 +33,7 @@ namespace {
 
 }  // namespace
 
-/// Null in a forked child, where nothing is done for a lease.
+/// Null in a forked child, where leases are not monitored.
 lease_monitor_entry* lease_core::ensure_monitored() {
     if (!in_owning_process()) return nullptr;
     auto* existing = monitor_entry_.load();
@@ -48,7 +48,8 @@ lease_monitor_entry* lease_core::ensure_monitored() {
     auto created = std::make_unique<lease_monitor_entry>(*this);
     if (!monitor_entry_.compare_exchange_strong(existing, created.get())) return existing;
     auto* entry = created.release();
-    // Asked after it can be seen: what ends the lease from now on tells the monitor itself.
+    // Read the state after the entry is published: any later end of the lease notifies the monitor
+    // itself.
     switch (state_.load()) {
         case state::held:
             monitor.watch(*entry);
@@ -121,7 +122,7 @@ void lease_core::start_renewal(milliseconds ttl) noexcept {
             [self = shared_from_this(), notify_monitor](std::exception_ptr failure, extend_result) {
                 notify_monitor(*self, std::move(failure));
             });
-    } catch (...) {  // no memory to ask with
+    } catch (...) {  // not enough memory for the request
         notify_monitor(*this, std::current_exception());
     }
 }
@@ -155,11 +156,12 @@ void lease_core::finish_work() {
     const auto reason = state_ == state::lost ? loss_reason::not_held : loss_reason::expired;
     auto cause = renewal_failure();
     const auto was_held = release_at_the_end();
-    detach();  // one attempt: whether it failed was told
+    detach();  // no second attempt by the destructor; a failure was reported
 
     error_context context{.key = key_, .lock_id = id_.to_string()};
     if (!held_to_the_end) throw_lost(reason, std::move(context), std::move(cause));
-    // A release that merely came late proves nothing: the work was done by then.
+    // A release after the deadline is no proof of a loss: the function had returned before the
+    // deadline.
     if (was_held == false && lease_clock::now() < deadline()) {
         throw_lost(loss_reason::not_held, std::move(context), nullptr);
     }

@@ -56,7 +56,7 @@ void lease_deadline::mark_unknown(ticket id) noexcept {
     entry.progress = state::unknown;
     const extension failed = entry;
     // Of two unknown extensions, the one that was sent earlier with a TTL that is not longer bounds
-    // the deadline at least as strictly. Renewals that fail one after another need one entry.
+    // the deadline at least as strictly. So a series of failed renewals needs one entry.
     const auto covers = [](const extension& stricter, const extension& other) {
         return stricter.progress == state::unknown && other.progress == state::unknown &&
                stricter.id < other.id && stricter.ttl <= other.ttl;
@@ -70,20 +70,18 @@ void lease_deadline::mark_unknown(ticket id) noexcept {
 }
 
 void lease_deadline::mark_failed(ticket id, time_point now) noexcept {
-    extension merged = find(id);
-    merged.progress = state::failed;
-    merged.answered_at = now;
-    // One entry stands for all failed extensions. It bounds the deadline at least as strictly as
-    // each of them, and until all of them are superseded.
-    std::erase_if(others_, [&](const extension& other) {
-        if (other.progress == state::failed) {
-            merged.sent_at = std::min(merged.sent_at, other.sent_at);
-            merged.answered_at = std::max(merged.answered_at, other.answered_at);
-            merged.ttl = std::min(merged.ttl, other.ttl);
-        }
-        return other.progress == state::failed || other.id == id;
+    extension& entry = find(id);
+    entry.progress = state::failed;
+    entry.answered_at = now;
+    // Failed renewals need one entry: of extensions with the same TTL, the first one limits the
+    // deadline, and until all of them are superseded.
+    const auto same = std::find_if(others_.begin(), others_.end(), [&](const extension& other) {
+        return other.progress == state::failed && other.ttl == entry.ttl && other.id != id;
     });
-    others_.push_back(merged);
+    if (same == others_.end()) return;
+    same->sent_at = std::min(same->sent_at, entry.sent_at);
+    same->answered_at = std::max(same->answered_at, now);
+    std::erase_if(others_, [&](const extension& other) { return other.id == id; });
 }
 
 lease_deadline::time_point lease_deadline::deadline() const noexcept {

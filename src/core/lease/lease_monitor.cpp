@@ -15,12 +15,12 @@ namespace syncguard {
 
 namespace {
 
-/// The clock of leases goes on while the machine is suspended, the one that a thread can sleep by
-/// does not: it looks at the former at least so often.
+/// A thread cannot sleep by the lease clock, which goes on while the machine is suspended. So the
+/// thread reads the lease clock at least this often.
 constexpr std::chrono::seconds max_sleep{1};
 
-/// Leases that were acquired together are renewed together. Thousands at a time would keep a server
-/// from answering others for a while: after so many it gets a moment for those.
+/// Leases that were acquired together are renewed together. Thousands of renewals at a time would
+/// delay the server's answers to other clients, so there is a pause after each batch of this size.
 constexpr std::size_t max_due_actions = 256;
 constexpr milliseconds batch_pause{5};
 
@@ -38,7 +38,8 @@ renewal_step next_step_of(const lease_monitor_entry& entry, lease_clock::time_po
 }  // namespace
 
 lease_monitor& lease_monitor::instance() {
-    // No mutex, and no static that is made under one: a fork may find either locked.
+    // No mutex, and no function-local static object with a constructor, which implies a mutex:
+    // either may be locked during a fork.
     static std::atomic<lease_monitor*> latest{nullptr};
     auto* existing = latest.load(std::memory_order_acquire);
     while (existing == nullptr || existing->process_ != fork_generation()) {
@@ -127,7 +128,7 @@ std::shared_ptr<const void> lease_monitor::end(lease_monitor_entry& entry) noexc
     return std::exchange(entry.io_thread, nullptr);
 }
 
-/// Puts it where it belongs in the schedule. With the lock held.
+/// Inserts the entry into the schedule by its due time, or removes it. With the lock held.
 void lease_monitor::plan(lease_monitor_entry& entry) noexcept {
     if (entry.set_base_hook::is_linked()) schedule_.erase(schedule_.iterator_to(entry));
     if (entry.over) return;

@@ -1,4 +1,4 @@
-/// Renews leases and reports their loss: one monitor for each process.
+/// Renews leases and starts the reports of their loss: one monitor for each process.
 #pragma once
 
 #include "core/lease/lease_monitor_entry.hpp"
@@ -16,31 +16,32 @@
 
 namespace syncguard {
 
-/// One thread decides when something has to be done for any lease. On that thread a request to the
-/// store or the announcement of a loss is only begun. It never waits for a store or for user code.
-/// If it drops the last reference to a lease or a store, another thread destroys that object.
+/// One thread schedules the renewals and loss reports of all leases, from a queue that is sorted by
+/// due time. It only starts requests and reports, and never waits for a store or for user code. If
+/// it drops the last reference to a lease or a store, another thread destroys that object.
 ///
 /// Thread safety: all members may be called concurrently, in the process that a lease belongs to.
 class lease_monitor {
   public:
-    /// Made when it is first needed, never destroyed. A forked child gets one of its own: its
-    /// parent's has no thread there, and perhaps a mutex that is locked for ever.
+    /// Created at the first call, never destroyed. A forked child creates its own monitor: the
+    /// parent's has no thread in the child, and its mutex may be locked for ever.
     [[nodiscard]] static lease_monitor& instance();
 
     lease_monitor(const lease_monitor&) = delete;
     lease_monitor& operator=(const lease_monitor&) = delete;
 
-    /// Before a lease is given to it. Throws `std::system_error` if there are no threads to be had.
+    /// Starts the threads. Call it before the first `watch`. Throws `std::system_error` if no
+    /// thread can be started.
     void ensure_started();
 
-    /// From now on the end of the lease is watched for.
+    /// Reports the loss of the lease when its deadline passes.
     void watch(lease_monitor_entry& entry) noexcept;
 
-    /// Renews the lease from now on, as well. `io_thread` is kept until the lease is over.
+    /// Also renews the lease. `io_thread` is kept until the lease ends.
     void renew(lease_monitor_entry& entry, milliseconds ttl,
                std::shared_ptr<const void> io_thread) noexcept;
 
-    /// Something has extended the lease.
+    /// The deadline of the lease has changed.
     void deadline_moved(lease_monitor_entry& entry) noexcept;
 
     /// `failure` is null if the store has answered.
@@ -48,16 +49,16 @@ class lease_monitor {
 
     [[nodiscard]] std::exception_ptr renewal_failure_of(lease_monitor_entry& entry) noexcept;
 
-    /// The lease is lost: has that reported.
+    /// The lease is lost: ends monitoring and starts the report.
     void report_loss(lease_monitor_entry& entry, loss_reason reason) noexcept;
 
-    /// The lease is about to be given up: from now on nothing is done for it.
+    /// Ends monitoring, before the lease is released, detached or destroyed.
     void forget(lease_monitor_entry& entry) noexcept;
 
     [[nodiscard]] loss_notifier& notifier() noexcept { return notifier_; }
     [[nodiscard]] handler_threads& handlers() noexcept { return handlers_; }
 
-    /// Whether the calling thread is that of a monitor.
+    /// Whether the calling thread is the thread of a monitor.
     [[nodiscard]] static bool runs_this_thread() noexcept;
 
   private:
@@ -92,7 +93,7 @@ class lease_monitor {
         schedule_;
     bool started_ = false;
 
-    std::vector<due_action> due_actions_;  ///< Touched by the thread alone.
+    std::vector<due_action> due_actions_;  ///< Used by the monitor's thread only.
 };
 
 }  // namespace syncguard

@@ -22,19 +22,19 @@ class backend_core;
 class lease_core;
 }  // namespace detail
 
-/// All memory that a renewal's schedule and the announcement of a loss need is in here: neither can
-/// fail for want of it.
+/// Contains all memory that scheduling renewals and reporting a loss need, so that neither can fail
+/// for lack of memory.
 struct lease_monitor_entry final : boost::intrusive::set_base_hook<>, handler_task {
     explicit lease_monitor_entry(detail::lease_core& monitored) noexcept : lease(monitored) {}
 
-    /// Announces the loss, or destroys the detached members of a lease.
+    /// Reports the loss, or destroys the detached members of a lease.
     void run() noexcept override;
 
-    detail::lease_core& lease;  ///< Owns this.
+    detail::lease_core& lease;  ///< Owns this entry.
 
     // Guarded by the monitor.
     lease_clock::time_point due{};
-    milliseconds renewal_ttl{0};  ///< Zero: it is only watched.
+    milliseconds renewal_ttl{0};  ///< Zero: the lease is only watched.
     /// Keeps the store's I/O independent of callers while the lease is renewed.
     std::shared_ptr<const void> io_thread;
     lease_clock::time_point retry_not_before{};
@@ -47,9 +47,9 @@ struct lease_monitor_entry final : boost::intrusive::set_base_hook<>, handler_ta
     std::shared_ptr<detail::lease_core> kept_until_notified;
     std::stop_source stop{std::nostopstate};  ///< Created by the first call of `stop_token`.
     loss_handler handler;
-    std::thread::id notifying_thread;  ///< The thread that announces the loss now.
+    std::thread::id notifying_thread;  ///< The thread that reports the loss now.
     bool handler_is_due = false;       ///< Stop was requested: the handler is called in any case.
-    bool closed = false;               ///< Nothing more is announced.
+    bool closed = false;               ///< No further report starts.
 
     /// Members of a lease that was destroyed on the monitor's thread. Their destructors may block,
     /// so another thread runs them.

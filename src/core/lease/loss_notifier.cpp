@@ -10,7 +10,7 @@ namespace syncguard {
 
 namespace {
 
-/// Calls user code, whose exceptions must not end the thread.
+/// Exceptions from user code must not end the thread.
 void call(const loss_handler& handler, const loss& report) noexcept {
     try {
         handler(report);
@@ -59,7 +59,8 @@ std::stop_token loss_notifier::token_of(lease_monitor_entry& entry) {
 }
 
 void loss_notifier::set_handler(lease_monitor_entry& entry, loss_handler handler) {
-    // Exchanged, so that the former one is destroyed without the lock: it is user code.
+    // `swap`, so that the previous handler, which is user code, is destroyed after the mutex is
+    // released.
     const std::lock_guard guard(mutex_);
     if (entry.closed) return;
     entry.handler.swap(handler);

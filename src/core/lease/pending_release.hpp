@@ -1,11 +1,11 @@
-/// Asynchronous releases and warnings that the end of the program waits for.
+/// `pending_release`: makes the end of the program wait for asynchronous releases and warnings.
 #pragma once
 
 namespace syncguard {
 
-/// An asynchronous release or a warning under way. While one exists, the normal end of the program
-/// (`exit`, or a return from `main`) waits for at most a second. Often no caller waits for the
-/// release of a destroyed lease, and without this the lock would stay until its TTL ends.
+/// An unfinished asynchronous release or warning. While one exists, the normal end of the program
+/// (`exit`, or a return from `main`) waits, for at most a second. Often no caller waits for the
+/// release of a destroyed lease; without this the lock would stay until its TTL ends.
 class pending_release {
   public:
     /// Throws `std::bad_alloc`.

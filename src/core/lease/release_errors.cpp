@@ -14,7 +14,7 @@ bool environment_says(const char* variable, std::string_view value) noexcept {
     return text != nullptr && text == value;
 }
 
-/// Prints the code and nothing of the message: an engine's words could repeat a key.
+/// Prints the code, but not the message: the message of an engine could contain a key.
 void print_by_default(const lock_error& failure, const release_error_context& context) {
     if (environment_says("SYNCGUARD_ENV", "production") &&
         !environment_says("SYNCGUARD_DEBUG", "true")) {
@@ -49,7 +49,7 @@ void report_release_error(const release_error_handler& handler, const std::excep
         } else {
             print_by_default(error, context);
         }
-    } catch (...) {  // a destructor is on the stack above
+    } catch (...) {  // called from destructors
     }
 }
 

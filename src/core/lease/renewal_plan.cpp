@@ -11,7 +11,8 @@ lease_clock::time_point renewal_time(lease_clock::time_point renewed_at,
     constexpr lease_clock::duration coarsest_grid = milliseconds{500};
     const auto span = deadline - renewed_at;
     const auto exact = renewed_at + span / 3;
-    // Small beside the third, so that renewals never come in a row.
+    // Small compared to a third of the span, so that rounding down never makes a renewal due
+    // immediately after the previous one.
     const auto grid = std::min(span / 60, coarsest_grid);
     if (grid <= lease_clock::duration::zero()) return exact;
     return exact - exact.time_since_epoch() % grid;

@@ -1,21 +1,20 @@
-/// When a lease is renewed, and when it is given up for lost. Pure: times come in, times go out.
+/// Decides when a lease is renewed, and when it is lost. Pure: no clock, no I/O.
 #pragma once
 
 #include <syncguard/time.hpp>
 
 namespace syncguard {
 
-/// When a lease is renewed that was last renewed at `renewed_at` and ends at `deadline`: after a
-/// third of that time or a little earlier, at a time that it shares with others, so that thousands
-/// renew in few batches.
+/// The time of the next renewal: a third of the way from `renewed_at` to `deadline`, rounded down
+/// to a grid, so that thousands of leases are renewed in few batches.
 [[nodiscard]] lease_clock::time_point renewal_time(lease_clock::time_point renewed_at,
                                                    lease_clock::time_point deadline) noexcept;
 
 /// The pause after a renewal that failed. `span` is the time from the last renewal to the deadline.
 [[nodiscard]] milliseconds renewal_retry_pause(milliseconds span) noexcept;
 
-/// How long one renewal may take: short enough that a request that got lost leaves time for
-/// another.
+/// The timeout of one renewal: short enough to leave time for further attempts if a request is
+/// lost.
 [[nodiscard]] milliseconds renewal_timeout(milliseconds span) noexcept;
 
 /// State of a monitored lease.
@@ -30,7 +29,7 @@ struct renewal_plan {
 
 struct renewal_step {
     enum class kind { wait, renew, give_up } action{};
-    /// When to look again, if nothing happens until then.
+    /// When to call `next_step` again, unless an event comes first.
     lease_clock::time_point until;
 };
 

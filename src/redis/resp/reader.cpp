@@ -15,7 +15,8 @@ constexpr std::string_view resp2_null = "-1";
 /// A verbatim string begins with three letters for its format, and a colon.
 constexpr std::size_t format_length = 4;
 
-/// Memory for so many nodes is kept for good; more goes when it is so many times what is needed.
+/// Memory for `kept_nodes` nodes is never freed; more is freed when it is `excess` times as much as
+/// needed.
 constexpr std::size_t kept_nodes = 1024;
 constexpr std::size_t excess = 8;
 
@@ -43,12 +44,12 @@ std::string_view without_sign(std::string_view text) noexcept {
     return text;
 }
 
-/// Digits, at least one, and nothing else.
+/// At least one digit, and nothing else.
 bool is_digits(std::string_view text) noexcept {
     return !text.empty() && without_digits(text).empty();
 }
 
-/// A sign if there is one, digits, a fraction, an exponent.
+/// An optional sign, digits, an optional fraction, an optional exponent.
 bool is_floating(std::string_view text) noexcept {
     if (text == "inf" || text == "-inf" || text == "nan") return true;
     text = without_sign(text);
@@ -72,7 +73,7 @@ std::int64_t to_integer(std::string_view text) {
 
 std::size_t to_length(std::string_view header) {
     if (!is_digits(header)) refuse("a length has something else than digits");
-    // Signed, so that something can be added to a length.
+    // Signed, so that adding to a length cannot wrap around.
     std::int64_t length = 0;
     if (std::from_chars(header.data(), header.data() + header.size(), length).ec != std::errc{}) {
         refuse("a length has more than 64 bits");
@@ -94,7 +95,7 @@ node line_node(kind type, std::size_t offset, std::string_view text) {
 
 std::optional<value> reader::next() {
     if (broken_) refuse("an earlier message was not, and nothing after it can be understood");
-    // Whatever is thrown from here leaves it so.
+    // Remains set if `parse` throws.
     broken_ = true;
     const auto message = parse();
     broken_ = false;
@@ -174,8 +175,8 @@ reader::progress reader::take_token() {
     }
 }
 
-/// Most of what comes: an integer without a sign that is all here and cannot overflow. The cursor
-/// moves on. Whatever else may be there takes the long way, which knows all the rules.
+/// Fast path for the most common value: a complete integer without a sign that cannot overflow.
+/// Advances the cursor. Returns nothing for all other input, which the general path parses.
 std::optional<std::int64_t> reader::take_small_integer() {
     constexpr std::size_t max_digits = std::numeric_limits<std::int64_t>::digits10;
     const std::string_view rest = bytes_.unread().substr(cursor_);
@@ -193,11 +194,11 @@ std::optional<std::int64_t> reader::take_small_integer() {
     return number;
 }
 
-/// The line at the cursor without its type and its end, if it is all here; the cursor moves on.
+/// The line at the cursor without its type and its end, if it is complete. Advances the cursor.
 std::optional<reader::line> reader::take_line() {
     const std::string_view rest = bytes_.unread().substr(cursor_);
     if (rest.empty()) return std::nullopt;
-    // Before the line is complete: what speaks another protocol may never end one.
+    // Checked before the line is complete: a server with another protocol may never end a line.
     if (known_types.find(rest.front()) == std::string_view::npos) refuse("a value of unknown type");
 
     const std::string_view content = rest.substr(1);
@@ -263,7 +264,7 @@ reader::progress reader::begin_aggregate(kind type, std::string_view header) {
     return progress::whole_value;
 }
 
-/// An attribute counts as a value of the message and as a level, but leaves no node behind.
+/// An attribute counts as a value of the message and as a level, but leaves no node.
 reader::progress reader::begin_attribute(std::string_view header) {
     const std::size_t length = to_length(header);
     deliver(1, 1);
@@ -290,8 +291,8 @@ reader::progress reader::add(const node& scalar) {
     return progress::whole_value;
 }
 
-/// Whether the value that has just become whole is the last one of the message. Closes all that it
-/// was the last one of.
+/// Whether the value that has just been completed is the last one of the message. Closes all
+/// aggregates that it completes.
 bool reader::completes_message() {
     while (!unfinished_.empty()) {
         if (--unfinished_.back().missing > 0) return false;
@@ -299,7 +300,7 @@ bool reader::completes_message() {
         unfinished_.pop_back();
         const auto first = nodes_.begin() + static_cast<std::ptrdiff_t>(closed.node);
         if (closed.is_attribute) {
-            // What it belongs to comes next.
+            // The value that the attribute describes follows.
             nodes_.erase(first, nodes_.end());
             return false;
         }

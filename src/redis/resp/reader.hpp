@@ -1,4 +1,4 @@
-/// Turns the bytes of a Redis server into messages. No I/O: the connection receives.
+/// Incremental RESP3 parser. No I/O.
 #pragma once
 
 #include "redis/resp/receive_buffer.hpp"
@@ -13,8 +13,8 @@
 
 namespace syncguard::redis::resp {
 
-/// What a server may make us hold. A message that announces more is refused when it does so, before
-/// it has been received.
+/// Limits of the memory that a server can make the client hold. A message that announces more is
+/// refused as soon as its header is read.
 struct limits {
     std::size_t bulk_bytes = std::size_t{1024} * 1024;          // of one string
     std::size_t message_bytes = std::size_t{16} * 1024 * 1024;  // of one message as it is sent
@@ -23,15 +23,15 @@ struct limits {
     std::size_t line_bytes = std::size_t{64} * 1024;  // of simple strings, errors, numbers, headers
 };
 
-/// The bytes are not RESP3, or exceed a limit. what() tells which rule was broken and repeats
-/// nothing of what was received.
+/// The bytes are not RESP3, or exceed a limit. what() names the violated rule and contains no
+/// received data.
 class malformed : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
 
-/// Fed with bytes as they come, it gives one message after the other. It looks at each byte once,
-/// however the bytes are split, and when it has seen the usual sizes it allocates nothing.
+/// Takes bytes as they arrive and returns one message after the other. It parses each byte once,
+/// however the bytes are split, and allocates nothing once its buffers fit the usual messages.
 ///
 /// Attributes are checked and dropped. Streamed strings and aggregates, which no Redis server
 /// sends, are malformed.
@@ -42,19 +42,19 @@ class reader {
     /// Room for at least `wanted` bytes from the network.
     [[nodiscard]] std::span<char> prepare(std::size_t wanted) { return bytes_.prepare(wanted); }
 
-    /// `count` bytes were written there.
+    /// `count` bytes were written into the span that `prepare` returned.
     void commit(std::size_t count) noexcept { bytes_.commit(count); }
 
-    /// The next whole message, or nothing until more bytes arrive; messages of kind::push answer no
-    /// command. Throws malformed; after that, and after being out of memory, the reader gives no
-    /// more messages: where the next one begins is unknown.
+    /// The next complete message, or nothing until more bytes arrive; messages of kind::push answer
+    /// no command. Throws malformed. After that, and after std::bad_alloc, the reader returns no
+    /// more messages, because it does not know where the next one begins.
     [[nodiscard]] std::optional<value> next();
 
     /// Bytes of memory held.
     [[nodiscard]] std::size_t memory() const noexcept;
 
   private:
-    /// How far a token, that is a scalar or the header of an aggregate, has brought us.
+    /// The state after a token, which is a scalar or the header of an aggregate.
     enum class progress : std::uint8_t {
         starved,      // not all of it is here
         inside,       // a value is yet to come

@@ -10,9 +10,9 @@ namespace syncguard::redis {
 namespace {
 
 constexpr std::size_t smallest_block = 4096;
-/// Blocks up to this size are kept for good.
+/// Blocks up to this size are never freed.
 constexpr std::size_t kept_block = std::size_t{64} * 1024;
-/// A larger one goes when it is so many times what is needed.
+/// A larger block is freed when it is this many times as large as needed.
 constexpr std::size_t excess = 8;
 constexpr std::size_t largest_block = std::size_t{1} << 62U;
 
@@ -31,8 +31,8 @@ std::span<char> receive_buffer::prepare(std::size_t wanted) {
     if (capacity_ > kept_block && capacity_ / excess >= needed) {
         move_to_block_of(std::max(needed, kept_block));
     } else if (capacity_ - end_ < wanted) {
-        // Moving no more than has been used up keeps the work in proportion to the bytes received,
-        // also when the reader falls behind.
+        // Moving no more bytes than have been consumed keeps the work proportional to the bytes
+        // received, even if the reader falls behind.
         const bool cheap = kept <= begin_;
         if (cheap && capacity_ - kept >= wanted) {
             if (kept > 0) std::memmove(block_.get(), block_.get() + begin_, kept);

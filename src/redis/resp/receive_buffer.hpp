@@ -1,4 +1,4 @@
-/// The bytes that came from the network and are not used up yet, in one piece.
+/// Contiguous buffer of received bytes that are not consumed yet.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace syncguard::redis {
 
-/// One block of memory, used over and over. It grows with what is unread, and a block that has
-/// become far too large is given back. Every byte is moved a bounded number of times, on average.
+/// One reused block of memory. It grows with the unread bytes, and a block that is far too large is
+/// freed. The amortised number of moves per byte is bounded.
 class receive_buffer {
   public:
-    /// Room for at least `wanted` bytes. What unread() returned before is no longer good.
+    /// Room for at least `wanted` bytes. Invalidates earlier results of unread().
     [[nodiscard]] std::span<char> prepare(std::size_t wanted);
 
     /// `count` bytes were written into that room.
@@ -22,7 +22,7 @@ class receive_buffer {
         return {block_.get() + begin_, end_ - begin_};
     }
 
-    /// The first `count` unread bytes are used up. They stay where they are until prepare().
+    /// Marks the first `count` unread bytes as used. They remain valid until prepare().
     void consume(std::size_t count) noexcept { begin_ += count; }
 
     /// The size of the block.

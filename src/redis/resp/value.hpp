@@ -1,4 +1,4 @@
-/// What a Redis server says, once it is parsed: a view of one RESP value and what is inside it.
+/// A parsed RESP message: view of one value and the values inside it.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ enum class kind : std::uint8_t {
     push,
 };
 
-/// A value as the reader keeps it: those of a message stand in the order of their bytes, so that
-/// what is inside an aggregate follows it.
+/// A value as the reader stores it. The nodes of a message are in the order of their bytes, so that
+/// the values inside an aggregate follow it.
 struct node {
     kind type = kind::null;
     std::int64_t integer = 0;
@@ -36,8 +36,8 @@ struct node {
     std::size_t extent = 1;  // nodes, from this one to the last one inside
 };
 
-/// A view into the reader, as cheap to copy as a string_view. It is good until the reader's next
-/// call of next() or prepare().
+/// A view into the reader, as cheap to copy as a string_view. It is valid until the next call of
+/// the reader's next() or prepare().
 class value {
   public:
     class iterator;
@@ -49,25 +49,25 @@ class value {
     [[nodiscard]] bool is_null() const noexcept { return type() == kind::null; }
     [[nodiscard]] bool is_error() const noexcept { return type() == kind::error; }
 
-    /// Of strings, errors, big numbers and doubles as they were sent, a verbatim string without its
-    /// format; empty for others.
+    /// The text of strings, errors, big numbers and doubles as it was sent, a verbatim string
+    /// without its format; empty for other kinds.
     [[nodiscard]] std::string_view text() const noexcept {
         return {message_ + node_->offset, node_->length};
     }
 
-    /// Of integers and booleans (0 or 1); 0 for others.
+    /// The value of integers and booleans (0 or 1); 0 for other kinds.
     [[nodiscard]] std::int64_t integer() const noexcept { return node_->integer; }
 
-    /// How many values are directly inside: two for each pair of a map; 0 for scalars.
+    /// The number of values directly inside: two for each pair of a map; 0 for scalars.
     [[nodiscard]] std::size_t size() const noexcept { return node_->size; }
 
-    /// Over the values directly inside; in a map, keys and values take turns.
+    /// Iterators over the values directly inside; in a map, keys and values alternate.
     [[nodiscard]] iterator begin() const noexcept;
     [[nodiscard]] iterator end() const noexcept;
 
-    /// The value at `index`, or a null if there are not that many: a reply that is too short then
-    /// looks like one that lacks something. Takes no time if only scalars are inside, else a step
-    /// for each value before.
+    /// The value at `index`, or a null if there are fewer values, so that a reply that is too short
+    /// looks like one with a missing value. Constant time if all values inside are scalars, else
+    /// linear in `index`.
     [[nodiscard]] value operator[](std::size_t index) const noexcept;
 
   private:
@@ -77,7 +77,7 @@ class value {
 
 class value::iterator {
   public:
-    // By the older rules, an iterator that makes what it points to is an input iterator.
+    // By the C++17 rules, an iterator that returns its values by value is an input iterator.
     using iterator_category = std::input_iterator_tag;
     using iterator_concept = std::forward_iterator_tag;
     using value_type = value;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view end_of_line = "\r\n";
 
-/// Room for the digits of a number, for a sign, and for the digit that digits10 does not count.
+/// Space for the digits of a number, a sign, and the digit that digits10 does not count.
 template <class Number>
 constexpr std::size_t longest = std::numeric_limits<Number>::digits10 + 2;
 

@@ -1,4 +1,4 @@
-/// Commands to a Redis server, in the bytes of its protocol: an array of bulk strings each.
+/// RESP encoding of commands: each is an array of bulk strings.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ void append_command_header(std::string& out, std::size_t parts);
 
 void append_bulk(std::string& out, std::string_view text);
 
-/// One string, made of several.
+/// Appends one string, the concatenation of `parts`.
 void append_bulk(std::string& out, std::initializer_list<std::string_view> parts);
 
-/// The number in decimal digits, which is how Redis takes numbers.
+/// Appends the number in decimal digits, as Redis expects numbers.
 void append_bulk(std::string& out, std::int64_t number);
 
 }  // namespace syncguard::redis::resp

@@ -1,19 +1,19 @@
 -- acquire, acquire_plain
 --   KEYS   lock key, index key, fence key
 --   shared TTL in ms
---   ARGV   the user's key as it is between quotes in JSON (plain: as the lock key has it, behind the
+--   ARGV   the user's key, escaped for JSON (plain: none, it is taken from the lock key, after the
 --          prefix)
---   reply  the fence, a number | locked: 0, or less by the ms until it ends by itself | an error,
---          and then nothing is locked
+--   reply  the fence, a number | locked: 0, or minus the remaining time in ms | an error, and then
+--          nothing is locked
 
--- A peer's lock may be said to end at a time that is no integer of Redis any more.
+-- A peer's lock may have an expiry that is too large for an integer of Redis.
 local longest_wait_ms = 100000000000
 
--- What stands between id and key in locks of the last TTL. Most locks of a call have the same.
+-- The text between id and key in locks with the last TTL. Most locks of a call have the same TTL.
 local times, ttl_of_times
 
--- Whether nothing was stored under any lock key of the group under way when it began. Asked once for
--- all of them: to ask for each costs as much as to write a lock.
+-- Whether no lock key of the current group existed when the group began. One EXISTS checks all of
+-- them: a check of each costs as much as writing a lock.
 local all_were_free = false
 
 local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
@@ -34,8 +34,8 @@ local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
     end
     local lock = '{"lockId":"' .. sub(index_key, -22) .. times .. json_key
       .. format('","fence":"%015d"}', fence)
-    -- The index comes first: the user may have the right to write only one of the two, and an
-    -- index without its lock locks nothing.
+    -- The index is written first: the Redis user may have the permission to write only one of the
+    -- two keys, and an index without its lock locks nothing.
     call('SET', index_key, lock_key, 'PX', ttl_ms)
     local written
     if all_were_free then
@@ -49,7 +49,7 @@ local function acquire(lock_key, index_key, fence_key, ttl_ms, json_key)
   elseif not all_were_free then
     on_demand().refuse_counter(fence_key, fence)
   end
-  -- Perhaps another operation of the group was for the same key, and has it.
+  -- Another operation of the group may have locked the same key.
   redis.pcall('DECR', fence_key)
   all_were_free = false
   return acquire(lock_key, index_key, fence_key, ttl_ms, json_key)

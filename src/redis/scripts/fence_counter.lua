@@ -1,9 +1,9 @@
--- Fence counters: what raises them, and what becomes of those that may not count on.
+-- Fence counters: raising them, and errors of counters that cannot be raised.
 
 local counter_at_end = {err = 'FENCEEND the fence counter has reached its end'}
 local not_a_counter = {err = 'FOREIGNVALUE the fence counter holds a value that is not a counter'}
 
--- It was counted up to this, and is counted back: what fails has written nothing.
+-- Undoes INCR, so that an operation that fails has written nothing.
 local function refuse_counter(fence_key, fence)
   redis.pcall('DECR', fence_key)
   error(fence > 0 and counter_at_end or not_a_counter)
@@ -17,9 +17,9 @@ local function raise_to_at_least(fence_key, minimum)
   if tonumber(counter) < minimum then call('SET', fence_key, format('%d', minimum)) end
 end
 
--- Before the lock of this key replaces an expired one. Throws, having written nothing, if what is
--- stored is not a lock of the same key. Its fence was granted once: the next one is greater, also if
--- the counter was lost.
+-- Called before the lock of this key replaces an expired one. If the stored value is not a lock of
+-- the same key, throws without having written anything. The counter is raised to the fence of the
+-- expired lock, so that the next fence is greater even if the counter was lost.
 local function prepare_takeover(stored, fence_key, json_key)
   local lock = decoded_lock(stored)
   if type(lock.key) == 'string' and lock.key ~= cjson.decode('["' .. json_key .. '"]')[1] then

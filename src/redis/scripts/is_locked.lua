@@ -1,9 +1,9 @@
 -- is_locked
 --   KEYS   lock key
---   shared what index keys begin with, to remove a lock that ended long ago; empty to remove nothing
+--   shared the index prefix, to remove a lock that ended long ago; empty to remove nothing
 --   reply  1 locked | 0 free
 
--- With anything else after it, what index keys begin with leads to the lock of some other key.
+-- The index prefix followed by anything but a lock id may be the key of another lock.
 local function is_lock_id(text)
   return #text == 22 and not string.find(text, '[^%w_-]')
 end
@@ -14,7 +14,7 @@ local function is_locked(lock_key, index_prefix)
   local owner, expires_at_ms = owner_and_expiry(stored)
   if is_live(expires_at_ms) then return 1 end
   if index_prefix ~= '' and now_ms - expires_at_ms > cleanup_guard_ms and is_lock_id(owner) then
-    -- The answer stands even where nothing can be written, such as on a replica.
+    -- pcall: the reply is valid even if the server cannot write, for example on a replica.
     redis.pcall('DEL', lock_key, index_prefix .. owner)
   end
   return 0

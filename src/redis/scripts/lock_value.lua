@@ -1,10 +1,10 @@
--- What all operations share: the time, and the layout of what is stored under a lock's key.
+-- Shared by all operations: the time, and the layout of a stored lock.
 --
--- The files of this folder are joined into one script (their order: CMakeLists.txt). Joined, because
--- one call then performs many operations: what bounds Redis is the work per call, and the work in
--- Lua. Hence also the care below not to format, match or decode where a comparison will do, and not
--- to make functions that most calls have no use for: making one costs half as much as a GET. Nor to
--- make strings: Redis lets Lua look at each of their bytes.
+-- The files of this folder are joined into one script (their order: CMakeLists.txt), so that one
+-- call performs many operations: the work per call and the work in Lua limit the throughput of
+-- Redis. For the same reason the code below avoids formatting, matching and decoding if a
+-- comparison is enough, functions that most calls do not use (creating one costs half as much as a
+-- GET), and new strings (Redis' Lua reads each of their bytes).
 
 local call, sub, find, format = redis.call, string.sub, string.find, string.format
 
@@ -14,13 +14,13 @@ local now_ms = time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
 
 -- The layout that acquire writes; a lock id has 22 characters, a time has 13 digits until 2286:
 --   {"lockId":"<id>","expiresAtMs":<ms>,"acquiredAtMs":<ms>,"key":"<key>","fence":"<fence>"}
--- Any other layout is some other writer's, and read as JSON.
+-- Other writers may use other layouts, which are read as JSON.
 --
--- Nobody gives the lock id itself: it is what an index key ends in, and cutting it off there costs
--- less than taking one more argument.
+-- The client does not pass the lock id: it is the end of the index key, and taking it from there
+-- costs less than one more argument.
 
--- Whether this value is a live lock of the id that the index key ends in. If not, it may still be
--- one, in another layout.
+-- Whether this value is, in this layout, a live lock of the id at the end of the index key. If
+-- false, it may still be one in another layout.
 local function is_at_a_glance(stored, index_key)
   if not stored
       or find(stored, sub(index_key, -22), 12, true) ~= 12

@@ -1,4 +1,5 @@
--- What follows, up to on_demand_end, is the body of a function: it is made when it is first needed.
+-- The code up to on_demand_end is the body of a function: its local functions are created when they
+-- are first needed.
 
 local made_on_demand
 local function on_demand()

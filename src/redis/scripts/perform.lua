@@ -1,14 +1,14 @@
--- Performs one operation after another. Those of the same kind come in groups. In ARGV a group has the
--- name of the kind, what all of the group share ('' if nothing), how many they are, and what each
--- takes for itself, in their order; in KEYS the first key of each, then the second of each, and so
--- on. The reply is a list: the server's time in ms, which granted locks and extensions count from,
--- then one element for each operation. Numbers, because they cost the least to make into a reply. An
--- operation that fails does not disturb the others.
+-- Main loop: performs one operation after another. Operations of the same kind form groups. In ARGV
+-- a group has the name of the kind, the argument shared by the group ('' if none), the number of
+-- operations, and the own arguments of each in their order; in KEYS the first key of each, then the
+-- second of each, and so on. The reply is a list: the server's time in ms, from which the TTLs of
+-- granted locks and extensions count, then one element for each operation. Elements are numbers if
+-- possible, which are the cheapest replies. An operation that fails does not affect the others.
 
 local keys, arguments = KEYS, ARGV
 local replies = {now_ms}
--- The group under way, and how far we are. An operation counts from its beginning, so that the next
--- one is found also if it fails.
+-- The current group and the progress in it. An operation is counted when it begins, so that the
+-- loop continues with the next one if it fails.
 local name, shared
 local size, keys_of_each, done = 0, 0, 0
 local k, a, count = 0, 0, 1
@@ -19,7 +19,7 @@ local function begin_group()
   a = a + 3
   if name == 'acquire_plain' or name == 'acquire' then
     keys_of_each = 3
-    -- Without the right to ask, all go by themselves.
+    -- If the Redis user may not use EXISTS, each operation checks its own key.
     all_were_free = size > 1 and redis.pcall('EXISTS', unpack(keys, k + 1, k + size)) == 0
   elseif name == 'release_known' then
     keys_of_each = 2
@@ -44,7 +44,7 @@ local function perform_those_left()
       local key = keys[k + done]
       if name == 'acquire_plain' then
         local index_key = keys[k + size + done]
-        -- Behind the prefix, an index key has "id:" and the lock id: 25 characters.
+        -- After the prefix, an index key has "id:" and the lock id: 25 characters.
         replies[count] = acquire(key, index_key, keys[k + 2 * size + done], shared,
           sub(key, #index_key - 24))
       elseif name == 'release_known' then

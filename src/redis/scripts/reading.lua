@@ -1,4 +1,4 @@
--- How to read what is stored under a lock's key, by this client or a peer.
+-- Reads stored locks, written by this client or a peer.
 
 local function is_live(expires_at_ms)
   return expires_at_ms > now_ms - tolerance_ms
@@ -12,7 +12,8 @@ local function has_own_layout(stored)
       and sub(stored, -27, -18) == ',"fence":"' and sub(stored, -2) == '"}'
 end
 
--- A value that is no lock belongs to another program: it is an error, so that nothing overwrites it.
+-- A value that is not a lock belongs to another program: this is an error, so that it is not
+-- overwritten.
 local function decoded_lock(stored)
   local is_json, lock = pcall(cjson.decode, stored)
   if is_json and type(lock) == 'table' and type(lock.lockId) == 'string'
@@ -30,9 +31,9 @@ local function owner_and_expiry(stored)
   return lock.lockId, lock.expiresAtMs
 end
 
--- Finds the lock that an id names. Returns 1, the lock's key and its value; or why there is none:
--- -1 not found, 0 it belongs to another id, -2 expired. Where the caller knows the lock's key, a
--- look there saves the way over the index.
+-- Finds a lock by its id. Returns 1, the lock's key and its value; or the reason why there is none:
+-- -1 not found, 0 it belongs to another id, -2 expired. If the caller knows the lock's key, reading
+-- it first saves reading the index.
 local function find_owned(known_lock_key, index_key)
   local id = sub(index_key, -22)
   if known_lock_key then

@@ -12,9 +12,9 @@ local function release(known_lock_key, index_key)
   return found
 end
 
--- Releases all of a group whose lock and index keys these are, and says so in the replies. Returns
--- false, having done nothing, where that is not so simple: each then goes by itself. Where the user
--- may not use MGET, it never is.
+-- Releases all locks of a group at once, and writes the replies. Returns false, having done
+-- nothing, if a stored value is not a live lock in our layout, or if the Redis user may not use
+-- MGET or DEL: then each is released by itself.
 local function release_together(size, lock_keys_after, replies, replies_after)
   local keys, index_keys_after = KEYS, lock_keys_after + size
   local stored = redis.pcall('MGET', unpack(keys, lock_keys_after + 1, index_keys_after))

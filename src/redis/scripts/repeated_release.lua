@@ -1,6 +1,6 @@
--- What becomes of operations of one group that were to release the same lock.
+-- Corrects the replies if several operations of one group release the same lock.
 
--- Only the first has released it.
+-- Only the first operation has released the lock.
 local function refuse_repeated_releases(size, index_keys_after, replies, replies_after)
   local released = {}
   for i = 1, size do
