@@ -1,5 +1,5 @@
-/// The contract between the API and a store. To add a store, derive from `engine`; programs that
-/// only use locks do not need this header.
+/// The interface between the API and the engines, one for each kind of store. To add a store,
+/// derive from `engine`; programs that only use locks do not need this header.
 #pragma once
 
 #include <syncguard/capabilities.hpp>
@@ -27,14 +27,15 @@ struct acquire_request {
     std::string_view key;
     lock_id id;
     milliseconds ttl;
-    /// If the engine supports waiting and the key is locked, it tries again on each release until
-    /// this time, then answers `locked`. It answers earlier if it cannot be notified of releases.
+    /// If the key is locked and the engine supports waiting, the engine tries again after each
+    /// release until this time, and then answers `locked`. It answers earlier if it cannot wait for
+    /// releases. The default: it answers at once.
     std::chrono::steady_clock::time_point wait_until{};
 };
 struct release_request {
     lock_id id;
-    /// The key of the lock if the caller knows it, else empty. It may save the store a search; the
-    /// id alone decides about ownership.
+    /// The key of the lock if the caller knows it, else empty. It may save a search in the store.
+    /// Only the id decides about ownership.
     std::string_view key{};
 };
 struct extend_request {
@@ -71,7 +72,7 @@ struct outcome {
     unix_time expires_at{};                ///< After `acquire` and `extend`, by the store's clock.
     syncguard::fence fence;                ///< After `acquire`.
     std::optional<lock_record> record;     ///< After a lookup.
-    /// After an acquisition that waited: when the attempt that was granted began.
+    /// After `acquire`, if the engine may have made several attempts: when the granted one began.
     std::optional<lease_clock::time_point> attempt_started_at;
     /// After an acquisition that found the key locked: the key is free after this time if no client
     /// changes the lock. Set if it is known at no cost.
@@ -111,14 +112,15 @@ struct call_limits {
 /// Receives the answer of an asynchronous call: an exception, or an outcome.
 using completion = std::function<void(std::exception_ptr, outcome)>;
 
-/// One store. Each operation makes one attempt, and is atomic in the store.
+/// The access to one store. Each operation makes one attempt, except an acquisition with
+/// `wait_until`, and is atomic in the store.
 ///
 /// - Thread safety: all members may be called from any number of threads at once.
 /// - Time: a call returns, or completes, by its deadline (`network_timeout`) or soon after a stop
 ///   request (`aborted`).
-/// - Failures: a failed acquisition leaves nothing locked. If its outcome is unknown, the engine
-///   undoes it, or releases the lock by its id in the background; if that is impossible too, the
-///   lock ends with its TTL.
+/// - Failures: after a failed acquisition the key does not stay locked. If the outcome is unknown,
+///   the engine undoes the acquisition, or releases the lock by its id in the background. If that
+///   fails too, the lock ends with its TTL.
 class engine {
   public:
     engine() = default;
@@ -133,8 +135,8 @@ class engine {
     [[nodiscard]] virtual bool supports_waiting() const noexcept { return false; }
 
     /// True if an extension that succeeds is always executed after all extensions of the lock that
-    /// failed before its call began. A lease then relies on the later extension alone. False, the
-    /// default: the shorter of the two TTLs counts until the lease ends.
+    /// failed before its call began. A lease then relies only on the later extension. False, the
+    /// default: until the lease ends, it relies only on the shorter of the two TTLs.
     [[nodiscard]] virtual bool executes_extensions_in_order() const noexcept { return false; }
 
     /// While the returned object exists, the engine performs its I/O only on its own threads.

@@ -12,14 +12,16 @@ namespace syncguard::firestore {
 
 namespace {
 
-/// Two answers are enough if they agree; if they do not, a third one may be needed.
+/// The limit of requests for the server's time before a refusal. Two answers are enough if they
+/// agree; otherwise a third one may be needed.
 constexpr int max_questions = 3;
 
-/// Each comparison halves the range of the possible difference, which is a second and a round trip
-/// at first.
+/// The limit of comparisons of the clocks before the first grant. Each comparison halves the range
+/// of the possible difference, which is a second and a round trip at first.
 constexpr int max_comparisons = 4;
 
-/// The versions that the commit of an acquisition requires, to see whether they have changed.
+/// The versions that the commit of an acquisition requires, as a text that shows whether they have
+/// changed.
 std::string versions_of(const stored_pair& read) {
     return (read.lock ? read.lock->version : "none") + " " +
            (read.counter ? read.counter->version : "none") + " " +
@@ -54,9 +56,9 @@ struct extension {
 
     [[nodiscard]] commit_request encode(const known_lock& of, unix_time now) {
         ends_at = now + ttl;
-        // A write that changes nothing does not change the version, so that an earlier extension
-        // that is still in flight could be executed after it. Any other write makes that extension
-        // fail.
+        // If a write changes nothing, the version stays the same, and an earlier extension that is
+        // still in flight could be executed after this one. Any other write makes the earlier
+        // extension fail.
         if (ends_at == of.expires_at) ends_at += milliseconds{1};
         return encode_extension(of.name, of.version, ends_at);
     }
@@ -99,7 +101,7 @@ lock_store::awaitable<outcome> lock_store::acquire(const acquire_request& req,
         }
         const auto granted = grant_on(found, req, now);
         if (!granted) co_return outcome::locked(time_until_free(*blocking_lock(found, now), now));
-        // The wait has used up a part of the lock's time: start again.
+        // Time has passed, and the lock's time would begin at the outdated `now`: start again.
         const bool waited = co_await compare_clocks(ctx);
         if (waited) continue;
         std::string versions = versions_of(found);
@@ -131,8 +133,8 @@ lock_store::awaitable<outcome> lock_store::extend(const extend_request& req, net
     return update_owned(extension{req.id, req.ttl}, req.key, ctx, retry);
 }
 
-/// Finds the lock with an id, verifies that it is live, and changes exactly the version that it has
-/// found.
+/// Finds the lock with an id, verifies that the lock is live, and changes it on condition that it
+/// still has the version that was found.
 template <class Change>
 lock_store::awaitable<outcome> lock_store::update_owned(Change change, std::string_view key,
                                                         net::call_context& ctx,
@@ -142,9 +144,10 @@ lock_store::awaitable<outcome> lock_store::update_owned(Change change, std::stri
         auto cached = retry.is_first() ? known_locks_.find(change.id) : std::nullopt;
         if (!cached || !is_live(cached->expires_at, now)) {
             const auto found = co_await find(change.id, key, ctx);
-            // An extension that was sent after the read began may have been executed before it. The
-            // lease then counts the TTL of this extension from the time when that one was sent, so
-            // the stored expiry must not count from an earlier time.
+            // Another extension of this lock may have been sent after the read began, and executed
+            // before the read. After its answer the lease counts the TTL of the present extension
+            // from the time when the other one was sent. So the expiry that is stored must not
+            // count from an earlier time.
             now = clock_();
             const auto chosen = choose_owned(found, change.id, now);
             if (chosen.is_ambiguous) {
@@ -198,7 +201,7 @@ lock_store::awaitable<outcome> lock_store::is_locked(const is_locked_request& re
     const unix_time now = clock_();
     auto found = co_await read(names, req.key, false, ctx);
     const bool locked = blocking_lock(found, now) != nullptr;
-    // With a wrong clock, live locks would be removed.
+    // If this host's clock is wrong, live locks could be removed.
     if (cleanup_ && !suspects_clock() && found.lock && may_be_cleaned_up(found.lock->record, now) &&
         may_begin_cleanup(names.lock)) {
         expired_lock = std::move(found.lock);
@@ -234,8 +237,8 @@ lock_store::awaitable<void> lock_store::clean_up(const stored_lock& expired_lock
     co_await remove(expired_lock.name, expired_lock.version, ctx);
 }
 
-/// At most one removal of a key's lock in `longest_cleanup`, since many callers may ask at the same
-/// time.
+/// Permits at most one removal of a key's lock in `longest_cleanup`, since many callers may call
+/// `is_locked` at the same time.
 bool lock_store::may_begin_cleanup(const std::string& name) {
     const auto now = std::chrono::steady_clock::now();
     if (const auto last = cleanups_.find(name); last && now - *last < longest_cleanup) return false;
@@ -243,7 +246,7 @@ bool lock_store::may_begin_cleanup(const std::string& name) {
     return true;
 }
 
-/// Makes one attempt. If it fails, the lock ends with its TTL.
+/// Makes one attempt to remove a lock. If it fails, the lock ends with its TTL.
 lock_store::awaitable<void> lock_store::remove(const std::string& name, const version& current,
                                                net::call_context& ctx) {
     commit_retry only_one;
@@ -292,13 +295,13 @@ lock_store::awaitable<stored_pair> lock_store::read(const document_names::pair& 
     std::string body = encode_read(names, with_counter);
     const auto answer = co_await call_or_throw("batchGet", std::move(body), ctx);
     auto found = decode_read(answer, names, with_counter);
-    // The document of another key, which is the hash of this key.
+    // The document belongs to another key, whose text is the hash of this key.
     if (found.former_lock && !is_lock_of(found.former_lock->record, key)) found.former_lock.reset();
     co_return found;
 }
 
-/// The stored documents of a key. In the first attempt, a key that this client has released is
-/// assumed to be free.
+/// The stored documents of a key. In the first attempt, if this client has released the key, it
+/// assumes that the key is free and does not read.
 lock_store::awaitable<stored_pair> lock_store::read_or_use_cache(const document_names::pair& names,
                                                                  std::string_view key,
                                                                  const commit_retry& retry,
@@ -313,7 +316,8 @@ lock_store::awaitable<stored_pair> lock_store::read_or_use_cache(const document_
     co_return co_await read(names, key, true, ctx);
 }
 
-/// The locks with this id: that of the key if the key is known, else those that a query finds.
+/// The locks that may have this id: those of the key if the key is known, else those that a query
+/// finds.
 lock_store::awaitable<std::vector<stored_lock>> lock_store::find(const lock_id& id,
                                                                  std::string_view key,
                                                                  net::call_context& ctx) {
@@ -422,10 +426,11 @@ bool lock_store::may_have_wrong_clock() const {
            (skew->at_least <= -skew_to_refuse || skew->at_most >= skew_to_refuse);
 }
 
-/// Called before the first lock is granted. One answer leaves an uncertainty of a second, so this
-/// asks for the time when an answer halves the uncertainty, until it is known whether the clock is
-/// wrong. Returns true if it has waited. If the round trip is too long to decide, it ends after
-/// `max_comparisons`.
+/// Called before the first lock is granted. One answer of the server leaves an uncertainty of a
+/// second. So this waits for a moment at which an answer halves the uncertainty, asks the server
+/// for the time, and repeats that until it is known whether the clock is wrong, at most
+/// `max_comparisons` times: a long round trip may prevent a decision. Returns true if it has
+/// waited.
 lock_store::awaitable<bool> lock_store::compare_clocks(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse || has_compared_clocks_) co_return false;
     bool waited = false;
@@ -441,10 +446,10 @@ lock_store::awaitable<bool> lock_store::compare_clocks(net::call_context& ctx) {
     co_return waited;
 }
 
-/// Whether to refuse because of the clock. Before a refusal it asks the server for the time again,
-/// until two consecutive answers show that the clock is wrong or one shows that it is right. An
-/// extension is refused before anything is sent, so without these requests a wrong estimate would
-/// never be corrected.
+/// Whether to refuse because of the clock. Before a refusal this asks the server for the time
+/// again, until two consecutive answers show that the clock is wrong or one shows that it is right.
+/// Otherwise a wrong estimate would never be corrected, since an extension is refused before
+/// anything is sent.
 lock_store::awaitable<bool> lock_store::refuses_clock(net::call_context& ctx) {
     if (on_clock_skew_ != firestore::on_clock_skew::refuse) co_return false;
     for (int questions = 0; questions < max_questions && suspects_clock(); ++questions) {

@@ -1,6 +1,6 @@
 /// Leader/Followers event loop. One blocking caller at a time, the leader, runs the io_context for
-/// all; the others sleep until their operation is done. Without blocking callers a fallback thread
-/// runs it.
+/// all; the others, the followers, sleep until their operations are done. If there is no blocking
+/// caller, or a reservation exists, the fallback thread runs the io_context.
 ///
 /// Independent of any protocol.
 #pragma once
@@ -27,12 +27,12 @@
 
 namespace syncguard::net {
 
-/// An operation that the loop carries out; a thread may wait for it. It finishes once.
+/// An operation that is submitted to the loop; its caller may wait for it. It finishes once.
 class task : public boost::intrusive::list_base_hook<> {
   public:
     using time_point = std::chrono::steady_clock::time_point;
 
-    /// The leader drains it by `deadline`; operations with later deadlines may be drained later.
+    /// After the operation was submitted, the loop calls `run_once` by `deadline` at the latest.
     explicit task(time_point deadline) : deadline_(deadline) {}
     task(const task&) = delete;
     task& operator=(const task&) = delete;
@@ -51,17 +51,17 @@ class task : public boost::intrusive::list_base_hook<> {
     parking_lot::slot slot_;  ///< Where its thread sleeps.
 };
 
-/// Runs an io_context on one thread at a time: on that of a blocking caller while there is one, so
-/// that a single caller needs no switch to another thread; else on the fallback thread, which is
-/// started when it is first needed and blocks all signals. Handlers therefore need no locks among
-/// each other.
+/// Runs an io_context on one thread at a time, so handlers need no mutexes against each other. That
+/// thread is the leader: a blocking caller if there is one, so that a single caller needs no switch
+/// to another thread; otherwise, and during reservations, the fallback thread. The fallback thread
+/// is started when it is first needed, and blocks all signals.
 ///
-/// With many callers the leader often waits for a CPU on which the followers run that it has just
-/// woken, or sleeps until a reply comes. A caller that submits enough work then calls `run_once` in
-/// place of the leader.
+/// With many callers the leader often cannot run: the followers that it has just woken occupy the
+/// CPU, or it sleeps until a reply comes. A caller that submits enough work then calls `run_once`
+/// in place of the leader.
 ///
-/// Thread safety: `execute`, `submit`, `notify` and reservations may be called concurrently; the
-/// other members are for the leader.
+/// Thread safety: `execute`, `submit`, `notify`, `run_if_leader` and the reservations may be called
+/// concurrently. `shutdown` is for the owner. The other members are for the leader.
 class io_loop {
   public:
     /// The protocol code that the loop calls, on one thread at a time.
@@ -74,16 +74,17 @@ class io_loop {
         handler& operator=(const handler&) = delete;
         virtual ~handler() = default;
 
-        /// When to call `run_once` next, if nothing happens on the network: at `wake_at`, or once
-        /// `min_batch` operations are submitted. More than 1 lets a batch build up.
+        /// When to call `run_once` next, if nothing happens on the network: at `wake_at`, or
+        /// earlier if `min_batch` operations have been submitted. If `min_batch` is greater than 1,
+        /// operations are collected for a batch.
         struct step_result {
             time_point wake_at;
             std::size_t min_batch = 1;
-            /// Whether a request was sent whose reply is expected at once.
+            /// Whether the reply to a request that was sent is expected soon.
             bool expects_reply = true;
         };
 
-        /// Does what can be done without waiting. If it throws, it can be called again.
+        /// Performs all work that needs no waiting. If it throws, it can be called again.
         virtual step_result run_once() = 0;
 
         /// Result of a non-blocking read.
@@ -113,20 +114,22 @@ class io_loop {
 
     [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
 
-    /// Submits an operation and returns when it has finished; leads if no other thread does. Throws
-    /// what `run_once` throws, and `std::bad_alloc` only if there was no memory until the
-    /// operation's deadline; the operation then continues without its caller.
+    /// Submits an operation and returns when it has finished; the calling thread becomes the leader
+    /// if there is none. Throws `std::bad_alloc` if there is no memory to submit the operation (see
+    /// `was_submitted`). If `run_once` runs out of memory, it is called again until the operation's
+    /// deadline; only then this throws `std::bad_alloc`. Other exceptions of `run_once` are passed
+    /// on. A submitted operation continues without its caller.
     ///
-    /// If it is called from within `run_once`, the inner call leads; the outer call returns after
-    /// the inner one, even if that is past the deadline of the outer call.
+    /// If `execute` is called from within `run_once`, the inner call runs the loop; the outer call
+    /// returns after the inner one, even if the deadline of the outer call has passed by then.
     void execute(const std::shared_ptr<task>& op);
 
-    /// Submits an operation and returns at once. Throws `std::system_error` if no thread can be
-    /// started for it; then it was not submitted.
+    /// Submits an operation and returns at once. Throws `std::system_error` if the fallback thread
+    /// cannot be started, or `std::bad_alloc`; then the operation was not submitted.
     void submit(const std::shared_ptr<task>& op);
 
-    /// Makes the leader call `run_once` soon, if there is outstanding work. Throws
-    /// `std::bad_alloc`.
+    /// Makes the leader call `run_once` soon. If there is outstanding work but no leader, the
+    /// fallback thread becomes the leader. Throws `std::bad_alloc`.
     void notify();
 
     /// Appends the operations submitted since the last call, in order.
@@ -139,10 +142,10 @@ class io_loop {
         wake_finished();
     }
 
-    /// The same, but the callers are woken after `run_once`, or by `wake_finished`. Calls
-    /// `on_awaited` with each pointer to an operation that a thread sleeps for. If it resets the
-    /// pointer, that thread is the last owner and frees the memory that it allocated itself, which
-    /// is cheaper for the allocator.
+    /// Marks operations as finished like `finish`, but their callers are woken only after
+    /// `run_once`, or by `wake_finished`. Calls `on_awaited` with the pointer to each operation
+    /// whose caller sleeps. If `on_awaited` resets the pointer, the caller is the last owner and
+    /// frees memory that it allocated itself, which is cheaper for the allocator.
     template <class Range, class OnAwaited>
     void mark_finished(Range&& finished, OnAwaited on_awaited) {
         const std::lock_guard guard(mutex_);
@@ -152,18 +155,19 @@ class io_loop {
     }
     void wake_finished() noexcept { parking_lot_.unpark(std::exchange(finished_sleepers_, {})); }
 
-    /// From now on only the fallback thread runs the loop, until `unreserve` has been called as
-    /// often. A caller that is the leader hands over after its current `run_once`. While a
-    /// reservation exists, each call costs a thread switch, but no caller can delay the operations
-    /// of others. Throws `std::system_error` if no thread can be started.
+    /// From now on only the fallback thread runs the loop, until `unreserve` has been called the
+    /// same number of times. A caller that is the leader hands over after its current `run_once`.
+    /// While a reservation exists, each call costs a thread switch, but no caller can delay the
+    /// operations of others. Throws `std::system_error` if no thread can be started.
     void reserve_for_own_thread();
     void unreserve() noexcept;
 
-    /// If the calling thread is the leader, it remains the leader until `done()` or `until`; else
-    /// returns false at once. `done` is called with a mutex held.
+    /// If the calling thread is the leader, runs the loop until `done()` is true or the time is
+    /// `until`, and returns true; otherwise returns false at once. `done` is called while the
+    /// loop's mutex is locked, so it must not call members of the loop.
     [[nodiscard]] bool run_if_leader(const std::function<bool()>& done, handler::time_point until);
 
-    /// Ends the fallback thread. No caller may be waiting.
+    /// Ends the fallback thread. Called when no caller waits for an operation.
     void shutdown();
 
   private:
@@ -200,7 +204,8 @@ class io_loop {
     handler& handler_;
     boost::asio::io_context context_{1};
     boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_guard_;
-    /// Held by the leader, or by a thread that calls `run_once` for it; before `mutex_`.
+    /// Held by the leader, except while other threads may call `run_once`, or by a thread that
+    /// calls `run_once` in its place. Locked before `mutex_`.
     std::mutex leader_mutex_;
     // Guarded by `leader_mutex_`.
     bool replies_are_fast_ = false;
@@ -209,23 +214,26 @@ class io_loop {
     bool shares_cpu_ = false;
     handler::time_point last_poll_at_{};
     parking_lot::wake_list finished_sleepers_;  ///< Yet to be woken.
-    bool finished_others_ = false;  ///< Operations without a sleeping caller, such as the leader's.
-    bool stepped_by_follower_ = false;  ///< Since the leader's last result.
-    int polled_socket_ = -1;            ///< By the leader, until `polls_until_`.
+    /// An operation without a sleeping caller, such as the leader's, has finished.
+    bool finished_others_ = false;
+    bool stepped_by_follower_ = false;  ///< A follower called `run_once` while the leader waited.
+    int polled_socket_ = -1;            ///< The leader polls it, at most until `polls_until_`.
     handler::time_point polls_until_{};
 
     std::mutex mutex_;
     std::vector<std::shared_ptr<task>> submitted_;
     task::time_point first_deadline_ = task::time_point::max();  ///< Of `submitted_`.
     handler::step_result last_result_{};
-    std::atomic<bool> notified_{false};  ///< `run_once` has to be called. Set with the lock held.
+    std::atomic<bool> notified_{false};  ///< `run_once` must be called. Set under `mutex_`.
     bool has_leader_ = false;
     std::size_t reservations_ = 0;
-    std::atomic<bool> is_in_loop_{false};  ///< Leader; set with the lock held.
-    std::atomic<bool> is_in_poll_{false};  ///< Leader; set with the lock held.
+    // Whether the leader waits in the io_context or in `poll_socket`. Set under `mutex_`.
+    std::atomic<bool> is_in_loop_{false};
+    std::atomic<bool> is_in_poll_{false};
     std::optional<wakeup> poll_interrupt_;
-    std::thread::id leader_id_;  ///< Set once the leader runs.
-    /// There is no leader, and a follower has to take over.
+    std::thread::id leader_id_;  ///< The leader, or the thread that calls `run_once` in its place.
+    /// The leader has left, and a follower must become the leader. Until then `has_leader_` stays
+    /// true.
     std::atomic<bool> leadership_vacant_{false};
 
     parking_lot parking_lot_;

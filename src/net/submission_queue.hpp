@@ -1,5 +1,5 @@
-/// Thread-safe entry to a client: limits outstanding operations, collects cancellations, drains
-/// background operations at shutdown.
+/// Thread-safe entry to a client: limits the number of outstanding operations, collects
+/// cancellations, waits for background operations at shutdown.
 ///
 /// Independent of any protocol.
 #pragma once
@@ -22,8 +22,9 @@ class operation : public task {
   public:
     using task::task;
 
-    /// Whether it must be done although no caller waits for it: it is not failed by failures to
-    /// connect before its deadline, and the client's shutdown waits for it, up to a limit.
+    /// Whether it must be performed although no caller waits for it. If the client cannot connect,
+    /// it tries again until the deadline of such an operation. The client's shutdown waits for it,
+    /// up to a limit.
     [[nodiscard]] virtual bool is_background() const noexcept { return false; }
 
     /// Whether it extends or releases an existing lock, or is a background operation. The client
@@ -38,8 +39,8 @@ class operation : public task {
     std::atomic<bool> cancel_requested_{false};
 };
 
-/// Thread safety: `execute`, `submit` and `cancel` may be called concurrently; members marked "for
-/// the leader" may not.
+/// Passes operations and cancellations from any thread to the leader. Thread safety: all members
+/// may be called concurrently, except `shutdown` and members marked "for the leader".
 class submission_queue {
   public:
     /// `server_name` names the server in messages.
@@ -49,22 +50,24 @@ class submission_queue {
 
     /// Returns when the operation has been carried out; the calling thread does the I/O if no other
     /// thread does. Throws `lock_error` (rate_limited) if too many operations wait and this one has
-    /// no priority.
+    /// no priority, and as `io_loop::execute` does.
     void execute(const std::shared_ptr<operation>& op);
 
-    /// Returns at once. Throws as `execute` does, or `std::system_error` if no thread can be
-    /// started; the operation was not submitted then.
+    /// Submits the operation and returns at once. Throws `lock_error` (rate_limited) as `execute`
+    /// does, and as `io_loop::submit` does; the operation was not submitted then.
     void submit(const std::shared_ptr<operation>& op);
 
-    /// Marks the operation as cancelled; the next `run_once` finds it in `drain_cancelled`.
+    /// Marks the operation as cancelled; the next `run_once` receives it from `drain_cancelled`. If
+    /// there is no memory for that, the operation ends by its deadline.
     void cancel(std::shared_ptr<operation> op) noexcept;
 
     /// Waits for background operations, for `grace` at most, and ends the fallback thread. All
     /// other operations must have ended.
     void shutdown(std::chrono::milliseconds grace);
 
-    /// Counts an operation as outstanding, or no longer. The client calls `admit` for operations
-    /// that it creates itself, and `retire` for each operation that has been carried out.
+    /// `admit` counts an operation as outstanding, `retire` no longer counts it. The client calls
+    /// `admit` only for operations that it creates itself, and `retire` for every operation that
+    /// has ended.
     void admit(const operation& op);
     void retire(const operation& op) noexcept;
 

@@ -1,7 +1,7 @@
 /// PostgreSQL client: a pool of connections for many callers. Each connection executes one
 /// transaction at a time, which performs one operation or a batch.
 ///
-/// It does not know what the queries mean.
+/// The client does not depend on the meaning of the queries.
 #pragma once
 
 #include "net/socket_registry.hpp"
@@ -61,7 +61,8 @@ using queue_hook = boost::intrusive::list_base_hook<boost::intrusive::tag<in_que
 using operation_queue =
     boost::intrusive::list<query_operation, boost::intrusive::base_hook<queue_hook>>;
 
-/// An operation that passes through the client. The leader calls its members; they do not throw.
+/// An operation that passes through the client. The leader calls its members. Only `watch_after`
+/// may throw.
 class query_operation : public net::operation,
                         public std::enable_shared_from_this<query_operation>,
                         public boost::intrusive::set_base_hook<>,
@@ -71,30 +72,34 @@ class query_operation : public net::operation,
     query_operation(query asked, time_point deadline)
         : operation(deadline), query_(std::move(asked)), final_deadline_(deadline) {}
 
-    /// Called per result row. Returns false if another client is acquiring the key; the scheduler
-    /// then resends it alone, holding the key lock. Otherwise either this or `on_error` is final.
+    /// Called with the row that answers the operation; it has no fields if the server returned
+    /// none. Returns true if the operation has ended. Returns false if the server did nothing,
+    /// because another client is acquiring the key or the server's clock was past the deadline:
+    /// then the client sends the operation again, alone, and an acquisition with a statement that
+    /// waits for the key lock. After `true` or `on_error`, neither of the two is called again.
     [[nodiscard]] virtual bool on_response(const row& reply) noexcept = 0;
     virtual void on_error(const lock_error& error) noexcept = 0;
 
-    /// If the query has a deadline, the server does not perform it after `server_deadline`, by its
-    /// own clock.
+    /// Called each time the operation is sent. If the query has a deadline, the server does not
+    /// perform it after `server_deadline` by the server's clock.
     virtual void before_send(unix_time /*server_deadline*/) noexcept {}
 
     /// Whether it waits for a locked key to be released.
     [[nodiscard]] virtual bool wants_watch(time_point /*now*/) const noexcept { return false; }
 
-    /// Called per reply. Returns the key to watch before the operation is sent again, and the end
-    /// of the watch; nothing if the reply is final. A reply after which the operation watches is
-    /// final if no other reply follows. May throw `std::bad_alloc`.
+    /// A key to watch before the operation is sent again, and the end of the watch.
     struct watch_request {
         std::string key;
         time_point until;
     };
+    /// Called with each reply, before `on_response`. Returns nothing if the operation does not
+    /// watch a key. Otherwise it watches the key, and if no other reply follows, it ends with this
+    /// one. May throw `std::bad_alloc`.
     [[nodiscard]] virtual std::optional<watch_request> watch_after(const row& /*reply*/) {
         return std::nullopt;
     }
 
-    /// After `on_error`: the reply came after all.
+    /// After `on_error`: the reply came nevertheless.
     virtual void on_late_response(const row& /*reply*/) noexcept {}
 
     /// The connection broke before a reply came: the server may have performed the operation.
@@ -108,11 +113,11 @@ class query_operation : public net::operation,
     /// After `on_error`: the server may have performed the operation nevertheless.
     virtual void on_outcome_unknown() noexcept {}
 
-    /// The operation is done and the client no longer uses it: notifies the caller.
+    /// Notifies the caller. Called when the operation has ended and the client no longer uses it.
     virtual void deliver() noexcept {}
 
-    /// What the operation's answer, received at `now`, says about one lock: it ends at `at` at the
-    /// latest. `at` is in the past if the lock is not held.
+    /// The latest end of a lock, as far as it is known from the operation's answer, which was
+    /// received at `now`. If the lock is not held, `at` is not later than `now`.
     struct end_of_lock {
         lock_id id;
         time_point at;
@@ -122,7 +127,7 @@ class query_operation : public net::operation,
         return std::nullopt;
     }
 
-    /// Whether it uses the connection that is reserved for priority operations.
+    /// Whether it is an extension, for which a connection is reserved.
     [[nodiscard]] virtual bool uses_reserved_connection() const noexcept { return false; }
 
   protected:
@@ -138,7 +143,7 @@ class query_operation : public net::operation,
             return op.deadline_;
         }
     };
-    /// The order in which the members of lanes are sent.
+    /// The order in which the operations of a lane are sent.
     struct lane_order {
         bool operator()(const query_operation& a, const query_operation& b) const noexcept;
         bool operator()(const query_operation& a, const lane& b) const noexcept;
@@ -151,23 +156,23 @@ class query_operation : public net::operation,
     enum class state { queued, sent, watching, backing_off, done };
 
     [[nodiscard]] bool may_free_a_key() const noexcept;
-    /// Whether it may wait on the server for long. At any time at most one operation of each lane
-    /// does so. Of these operations only extensions use the connection that is reserved for
-    /// extensions.
+    /// Whether it may wait on the server for long. The client sends at most one such operation of
+    /// each lane at a time. Of these operations only extensions are sent on the reserved
+    /// connection.
     [[nodiscard]] bool needs_lane() const noexcept;
     [[nodiscard]] lane its_lane() const noexcept;
 
     state state_ = state::queued;
-    /// From admission to completion: the client's ownership of the operation.
+    /// The client's ownership of the operation, from admission to completion.
     std::shared_ptr<query_operation> self_;
     operation_queue* queued_in_ = nullptr;
-    /// It waits until another operation leaves its lane, and is in no queue until then.
+    /// Another operation is in its lane. Until that one leaves the lane, this one is in no queue.
     bool is_held_back_ = false;
     /// It is sent alone, because it needs the key lock or its batch was refused.
     bool send_alone_ = false;
     std::uint64_t sequence_ = 0;
     unsigned retries_ = 0;
-    unsigned collisions_ = 0;  ///< Conflicts with other transactions; the server did nothing.
+    unsigned collisions_ = 0;  ///< Refusals because of a conflict with another transaction.
     connection_node* sent_on_ = nullptr;
     watcher_map::iterator watch_it_;
     const time_point final_deadline_;
@@ -178,19 +183,21 @@ using operation_list = std::vector<std::shared_ptr<query_operation>>;
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
 class client : public net::io_loop::handler, private release_listener::subscriber {
   public:
-    /// Statements of queries contain placeholders for the tables, and must outlive the client.
+    /// The statements of queries contain placeholders for the tables. They must outlive the client.
     explicit client(const options& opts);
     ~client() override;
 
-    /// Returns when the operation has ended; the calling thread does the I/O if no other thread
-    /// does.
+    /// Performs an operation and returns when it has ended; the calling thread does the I/O if no
+    /// other thread does.
     void execute(const std::shared_ptr<query_operation>& op);
 
-    /// Returns at once. Throws `lock_error` (rate_limited) if too many operations wait, or
-    /// `std::system_error` if no thread can be started; the operation was not submitted then.
+    /// Submits an operation and returns at once. Throws `lock_error` (rate_limited) if too many
+    /// operations wait, or `std::system_error` if no thread can be started; the operation was not
+    /// submitted then.
     void submit(const std::shared_ptr<query_operation>& op);
 
-    /// Submits a background operation at `when`. Only for the leader.
+    /// Submits a background operation that is not sent before `when`, or soon if shutdown has
+    /// begun. Only for the leader.
     void submit_at(time_point when, std::shared_ptr<query_operation> op);
 
     /// Ends an operation with `aborted`, unless it has ended.
@@ -288,11 +295,11 @@ class client : public net::io_loop::handler, private release_listener::subscribe
 
     // For any thread.
     std::atomic<bool> shutdown_requested_{
-        false};  ///< Shutdown has begun; read by the next `run_once`.
+        false};  ///< Set by `shutdown`, cleared by the next `run_once`.
     net::socket_registry sockets_;
 
-    // Only for the leader. Also after a failure, each operation is in a queue, in `watchers_`, in
-    // flight, or done.
+    // Only for the leader. Even if memory runs out, each admitted operation is in a queue, in
+    // `held_back_`, in `watchers_`, in flight, backing off (then only in `deadlines_`), or done.
     net::submission_queue submissions_;
     std::vector<std::shared_ptr<net::task>> submitted_;
     std::size_t submitted_taken_ = 0;
@@ -302,12 +309,12 @@ class client : public net::io_loop::handler, private release_listener::subscribe
     operation_queue priority_;
     operation_queue releases_;   ///< Releases that may be batched.
     operation_queue batchable_;  ///< Other operations that may be batched.
-    /// For each lane the operation that may be sent, from when it is queued until it leaves the
-    /// lane.
+    /// The one operation of each lane that may be sent. It stays here from the time it is queued
+    /// until it leaves the lane.
     boost::intrusive::set<query_operation, boost::intrusive::base_hook<lane_hook>,
                           boost::intrusive::key_of_value<query_operation::lane_of>>
         lanes_;
-    /// The other operations of the lanes, which wait and use no connection.
+    /// The other operations of the lanes. They wait in the client, without a connection.
     boost::intrusive::multiset<query_operation, boost::intrusive::base_hook<lane_hook>,
                                boost::intrusive::compare<query_operation::lane_order>>
         held_back_;
@@ -320,25 +327,26 @@ class client : public net::io_loop::handler, private release_listener::subscribe
     std::size_t admitted_ = 0;
     std::vector<std::unique_ptr<connection_node>> connections_;
     canceller canceller_;
-    /// The tables that were found first. A later change of the search path, or new tables, have no
-    /// effect.
+    /// The tables that the first handshake found. Later changes of the search path and new tables
+    /// have no effect.
     located_tables tables_;
     const settings_statements settings_;
-    /// Whether transactions set their own settings. Set once a session was found to have unsuitable
-    /// ones, by its handshake or by a conflict that only a stricter isolation level causes. It
-    /// applies to all connections, since behind a pooler each transaction may use another session.
+    /// Whether each transaction begins with statements that change the session's settings. Becomes
+    /// true when a handshake finds unsuitable settings, or when a conflict occurs that only a
+    /// stricter isolation level causes. Applies to all connections, since behind a pooler each
+    /// transaction may use another session.
     bool sets_settings_ = false;
-    /// The statements with the names of these tables.
+    /// The statements with the names of `tables_`.
     std::map<const statement*, statement> qualified_;
     watcher_map watchers_;
     release_listener release_listener_;
     /// There was an extension: a connection is reserved for the next one.
     bool saw_priority_ = false;
     time_point next_reserved_connect_at_{};
-    /// Until then the server is assumed to have no connection left.
+    /// Until then the client assumes that the server has no connection left.
     time_point connection_limit_until_{};
-    /// The latest ends of locks that were granted or extended and whose release was not answered.
-    /// Entries of ended locks are removed lazily.
+    /// The latest possible ends of locks that were granted or extended, and whose release has not
+    /// been answered. Entries of ended locks are removed lazily.
     std::map<lock_id, time_point> lock_ends_;
     std::size_t max_lock_ends_ = 0;  ///< At this size, entries of ended locks are removed.
     bool shutting_down_ = false;     ///< Shutdown has begun: operations are deferred only briefly.

@@ -1,6 +1,6 @@
-/// Holds one LISTEN connection. For each watched key it takes a shared advisory lock, the interest
-/// marker; a release sends NOTIFY only if that lock is held. Operations use the same connection, so
-/// that a waiting client needs only one.
+/// Listens for releases (LISTEN) on one connection. For each watched key it takes a shared advisory
+/// lock, the interest marker; a release sends NOTIFY only if a session holds that lock. Operations
+/// may use the same connection, so that a client that only waits needs only one.
 #pragma once
 
 #include "postgres/connection.hpp"
@@ -15,7 +15,7 @@
 
 namespace syncguard::postgres {
 
-/// All members are called by the thread that runs the context.
+/// All members are called by the leader of the event loop.
 class release_listener final {
   public:
     using time_point = std::chrono::steady_clock::time_point;
@@ -29,10 +29,10 @@ class release_listener final {
         /// No key is watched any more, and none can be watched for a while.
         virtual void on_unavailable() = 0;
         [[nodiscard]] virtual bool has_watchers(const std::string& key) const = 0;
-        /// An idle connection, which the listener then owns; null if there is none. `run_once` is
-        /// called again when there may be one.
+        /// An idle connection, which the listener then also uses; null if there is none. The client
+        /// calls `run_once` again when there may be one.
         [[nodiscard]] virtual std::shared_ptr<connection> connection_for_listener() = 0;
-        /// Whether no operation is in flight on that connection.
+        /// Whether the connection of the listener is idle.
         [[nodiscard]] virtual bool connection_is_free() const = 0;
 
         subscriber() = default;
@@ -48,19 +48,21 @@ class release_listener final {
 
     enum class watch_result { watching, retry_now, unavailable };
 
-    /// Watches a key for an operation that found it locked; the operation was sent at `since`.
+    /// Watches a key for an operation that was sent at `since` and found the key locked.
+    /// `retry_now`: there was a notification after `since`.
     [[nodiscard]] watch_result watch(const std::string& key, time_point since);
 
     /// Called when the server's lock table is full: removes all interest markers, and adds none for
     /// a while.
     void remove_all_interest();
 
-    /// Keys may have become free by a transaction on its own connection, which does not notify its
-    /// own session.
+    /// Reports all watched keys as possibly released. Called after a transaction on the listener's
+    /// connection that may have released a lock: its session holds the interest markers itself, so
+    /// it does not notify itself.
     void recheck_all();
 
-    /// Ends the connection. Waiting operations are sent again; keys that are still locked are then
-    /// watched on another connection.
+    /// Ends the connection. The operations that watch keys are sent again; if they find their keys
+    /// locked, these are watched on another connection.
     void lose_connection();
     /// Ends the connection; no key is watched during `pause`.
     void disable_for(std::chrono::milliseconds pause);
@@ -71,7 +73,7 @@ class release_listener final {
     [[nodiscard]] bool has_outstanding_work() const { return !keys_.empty() || sent_at_; }
     [[nodiscard]] bool needs_connection(time_point now) const;
     [[nodiscard]] bool has_connection() const noexcept { return conn_ != nullptr; }
-    /// When the statement in flight of the listener was sent.
+    /// When the listener sent its statement that is in flight; nothing if there is none.
     [[nodiscard]] const std::optional<time_point>& sent_at() const noexcept { return sent_at_; }
 
     // Callbacks of the connection: replies to the listener, its end, and notifications.
@@ -85,8 +87,8 @@ class release_listener final {
         bool is_registered = false;
         bool is_pending = false;  ///< The request for its marker is in flight.
         std::string number;       ///< The payload of notifications of the key.
-        /// When the marker was first refused because another session held it, for instance a
-        /// release in progress.
+        /// When the server first refused the marker because another session held it exclusively,
+        /// for instance during a release.
         std::optional<time_point> refused_since{};
         time_point retry_at{};
         time_point last_event_at{};

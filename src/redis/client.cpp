@@ -20,8 +20,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// With this number of calls in flight, a batch builds up for the next call. They keep the server
-/// busy while the client processes replies; more calls would only make the batches smaller.
+/// While this number of calls is in flight, no other call is sent, and the next batch grows. This
+/// number is enough to keep the server busy while the client processes replies; more calls would
+/// only make the batches smaller.
 constexpr std::size_t max_in_flight_calls = 3;
 
 /// Limits the time for which one call blocks the server's other clients.
@@ -30,21 +31,24 @@ constexpr std::size_t max_batch_size = 64;
 /// How long a draining connection is kept open for outstanding replies.
 constexpr auto drain_timeout = 30s;
 
-/// How many draining connections are kept.
+/// If more connections than this are draining, the older ones are closed, unless a caller waits for
+/// their answers.
 constexpr std::size_t max_draining = 8;
 
-/// A connection with outstanding answers is treated as dead after a silence of this length. A
-/// caller's timeout does not show that it is dead: it may be shorter than the round trip.
+/// If an answer is late and the connection has been silent for this time, the client sends on a new
+/// connection. A caller's timeout alone does not show that a connection is dead: the timeout may be
+/// shorter than the round trip.
 constexpr milliseconds max_silence{250};
 
-/// If a server cannot write, the client resolves the host name again and reconnects, but at most
-/// once in this time, since the name may still refer to a replica.
+/// If a server refuses to write, the client resolves the host name again and reconnects, but at
+/// most once in this time, since the name may still refer to a replica.
 constexpr milliseconds min_failover_interval{1'000};
 
 /// Delay before an operation is repeated during shutdown.
 constexpr milliseconds shutdown_retry_delay{100};
 
-/// How many operations one batch should have, if `under_way` operations are in other calls.
+/// How many operations one batch should have, if `under_way` operations are in flight in other
+/// calls.
 std::size_t target_batch_size(std::size_t under_way) {
     return std::min((under_way + max_in_flight_calls - 2) / (max_in_flight_calls - 1),
                     max_batch_size);
@@ -146,7 +150,8 @@ void client::drain_submissions() {
     admit_submitted();
 }
 
-/// Continues where an earlier call ran out of memory.
+/// Admits submitted operations and handles cancellations. If an earlier call ran out of memory,
+/// this call continues with the rest.
 void client::admit_submitted() {
     while (submitted_taken_ < submitted_.size()) {
         admit(std::static_pointer_cast<script_operation>(submitted_[submitted_taken_]));
@@ -155,14 +160,14 @@ void client::admit_submitted() {
     submitted_.clear();
     submitted_taken_ = 0;
     while (!cancelled_.empty()) {
-        // An operation that is not admitted yet is ended at its admission.
+        // If the operation is not admitted yet, `admit` ends it.
         const auto each = std::static_pointer_cast<script_operation>(cancelled_.back());
         if (each->admitted_) abandon(each, cancelled_by_caller());
         cancelled_.pop_back();
     }
 }
 
-/// Admits deferred operations that are due; at shutdown all of them.
+/// Admits the deferred operations that are due; when shutdown begins, all of them.
 void client::admit_due(time_point now) {
     const bool shutdown_begins = shutdown_requested_.exchange(false);
     shutting_down_ = shutting_down_ || shutdown_begins;
@@ -173,12 +178,12 @@ void client::admit_due(time_point now) {
 }
 
 void client::admit(const std::shared_ptr<script_operation>& op) {
-    // So that `finish` never has to allocate.
+    // Memory is reserved now, so that `finish` never has to allocate.
     if (const auto most = completed_.size() + admitted_ + 1; completed_.capacity() < most) {
         completed_.reserve(2 * most);
     }
     queue_of(*op).push_back(op);
-    // Most deadlines are later than all previous ones.
+    // A hint for `insert`: most deadlines are later than all previous ones.
     deadlines_.insert(deadlines_.end(), *op);
     op->admitted_ = true;
     op->number_ = ++last_number_;
@@ -202,8 +207,8 @@ void client::expire_overdue(time_point now) {
             }
         } else if (late->state_ == script_operation::state::sent) {
             // The connection may be dead, or an answer may be lost. No other operation is sent on
-            // it until its answers have come, so that no operation waits in vain or receives the
-            // answer to another one.
+            // this connection until all outstanding answers have come, so that no operation waits
+            // in vain or receives the answer to another one.
             late->sent_on_->has_late_reply = true;
             abandon(late, {error_code::network_timeout, server_name_ + " did not answer in time"});
         } else if (connect_error_) {
@@ -253,8 +258,9 @@ void client::send_waiting() {
         send_batch();
 }
 
-/// Queued operations are sent at once if nothing is in flight. Else the batch has to reach its
-/// target size: a small call costs the server nearly as much as a large one.
+/// Whether to send queued operations now. If no call is in flight, they are sent at once. Otherwise
+/// the batch must reach its target size: a small call costs the server nearly as much as a large
+/// one.
 bool client::batch_is_ready() const {
     if (queued() == 0 || active_ == nullptr || !active_->ready) return false;
     const std::size_t calls = active_->in_flight.size();
@@ -263,7 +269,7 @@ bool client::batch_is_ready() const {
     return calls < max_in_flight_calls && queued() >= target_batch_size(active_->operations());
 }
 
-/// How many more operations complete a batch.
+/// How many operations must still be submitted before `run_once` can send a batch.
 std::size_t client::min_batch() const {
     if (active_ == nullptr) return 1;
     const bool only_an_answer_helps = !active_->ready || active_->must_await_replies() ||
@@ -273,10 +279,11 @@ std::size_t client::min_batch() const {
     return share > queued() ? share - queued() : 1;
 }
 
-/// The number of operations at the fronts of `priority_` and `waiting_` that form the next call.
+/// How many operations at the front of `priority_`, and how many at the front of `waiting_`, form
+/// the next call.
 std::pair<std::ptrdiff_t, std::ptrdiff_t> client::next_batch() const {
-    // An operation that is sent alone goes before operations with priority that were admitted
-    // later. Otherwise it would block the queue as long as such operations keep coming.
+    // An operation that is sent alone is sent before operations with priority that were admitted
+    // later. Otherwise it would block its queue as long as such operations keep coming.
     const bool waiting_goes_first =
         !waiting_.empty() && waiting_.front()->send_alone_ &&
         (priority_.empty() || waiting_.front()->number_ < priority_.front()->number_);
@@ -306,7 +313,7 @@ void client::send_batch() {
     const auto order = [](const auto& one, const auto& other) {
         return batch_order(one->args_, other->args_);
     };
-    // They are usually sorted already, and checking is cheaper than sorting.
+    // The operations are usually sorted already, and checking is cheaper than sorting.
     if (!std::is_sorted(call.begin(), call.end(), order)) {
         std::stable_sort(call.begin(), call.end(), order);
     }
@@ -361,7 +368,8 @@ void client::close_drained(time_point now) {
 
 void client::deliver_completions() {
     if (completed_.empty()) return;
-    // The vector is reused the next time; a nested call finds it empty and allocates its own.
+    // The vector is reused by the next call; a nested call finds `spare_completed_` empty and
+    // allocates its own vector.
     auto completed = std::exchange(spare_completed_, {});
     completed.reserve(completed_.capacity());
     completed.swap(completed_);
@@ -487,8 +495,9 @@ void client::on_closed(connection_node& node, const lock_error& error) {
         if (!gone->ready) {
             on_no_connection(error);
         } else if (connect_failures_++ > 0) {
-            // The server completes the handshake and then closes. The delay prevents a busy loop
-            // and is short, so that each call sees an attempt.
+            // The server completes the handshake and then closes the connection, repeatedly. The
+            // delay prevents a busy loop; it is short, so that the client still connects once
+            // within the time of each call.
             next_connect_at_ = steady_clock::now() + net::first_reconnect_delay;
         }
     }
@@ -523,7 +532,7 @@ bool client::has_waiting_caller(const std::deque<in_flight_call>& calls) {
     });
 }
 
-/// Stops sending on the connection; outstanding replies may still come.
+/// Stops sending on the connection, and keeps it open for outstanding replies.
 void client::start_draining(connection_node& node) {
     node.draining = true;
     node.drain_until = steady_clock::now() + drain_timeout;
@@ -536,8 +545,8 @@ void client::start_draining(connection_node& node) {
     }
 }
 
-/// While answers are late, queued operations wait. If the connection has been silent for
-/// `max_silence`, it is drained, and operations are sent on another connection.
+/// While an answer is late, queued operations wait. After a silence of `max_silence` the connection
+/// is drained, and operations are sent on another one.
 void client::start_draining_if_silent(time_point now) {
     if (active_ == nullptr || !active_->has_late_reply || !active_->must_await_replies()) return;
     if (now - active_->silent_since >= max_silence) start_draining(*active_);
@@ -614,7 +623,8 @@ void client::take_response(const std::shared_ptr<script_operation>& op, const sc
     finish(op);
 }
 
-/// The server did not perform the operation.
+/// Ends the operation with an error for its caller, unless it has ended. `abandon` and
+/// `fail_unknown` also handle an operation that the server may have performed.
 void client::fail(const std::shared_ptr<script_operation>& op, const lock_error& error) {
     if (op->state_ == script_operation::state::done ||
         op->state_ == script_operation::state::abandoned) {
@@ -635,7 +645,7 @@ void client::abandon(const std::shared_ptr<script_operation>& op, const lock_err
     op->on_abandoned();
 }
 
-/// The server may have performed the operation, and no reply will come.
+/// Fails an operation to which no reply will come, although the server may have performed it.
 void client::fail_unknown(const std::shared_ptr<script_operation>& op, const lock_error& error) {
     if (op->state_ == script_operation::state::done) return;
     fail(op, error);
@@ -651,8 +661,9 @@ void client::finish(const std::shared_ptr<script_operation>& op) {
 
 // Operations that watch a key.
 
-/// Asks the server to report changes of the key, and whether it still exists. The server tracks
-/// only this key (OPTIN): otherwise it would report every lock that is acquired or released.
+/// Asks the server to report changes of the key, and asks whether the key still exists. With OPTIN
+/// the server tracks only keys for which the client asks; otherwise it would report every lock that
+/// is acquired or released.
 void client::send_watch(const std::shared_ptr<script_operation>& op,
                         script_operation::watch_request watch_req) {
     connection_node& node = *op->sent_on_;
@@ -699,7 +710,8 @@ void client::start_watch(const std::shared_ptr<script_operation>& op,
     set_deadline(*op, watch_req.until);
 }
 
-/// The server will not report changes on this connection any more.
+/// Queues operations to be sent again if they watch a key on this connection: the server will not
+/// report changes on it any more.
 void client::requeue_watchers_of(const connection_node& node) {
     for (auto each = watchers_.begin(); each != watchers_.end();) {
         script_operation& op = *(each++)->second;

@@ -1,6 +1,6 @@
 /// Redis client: sends the operations of many callers in batches over one pipelined connection.
 ///
-/// It does not know what the operations of the lock script mean.
+/// The client does not depend on the meaning of the operations.
 #pragma once
 
 #include "net/socket_registry.hpp"
@@ -36,7 +36,8 @@ class script_operation;
 /// The operations that watch a key, by key.
 using watcher_map = std::multimap<std::string, std::shared_ptr<script_operation>, std::less<>>;
 
-/// An operation that passes through the client. The leader calls its members; they do not throw.
+/// An operation that passes through the client. The leader calls its members. Only `watch_after`
+/// may throw.
 class script_operation : public net::operation,
                          public std::enable_shared_from_this<script_operation>,
                          public boost::intrusive::set_base_hook<> {
@@ -44,37 +45,39 @@ class script_operation : public net::operation,
     script_operation(script_args args, time_point deadline)
         : operation(deadline), args_(std::move(args)), final_deadline_(deadline) {}
 
-    /// Exactly one of the two is called, once.
+    /// Exactly one of these two is called, once. Neither is called if the operation ends with a
+    /// reply that was passed to `watch_after`.
     virtual void on_response(const script_reply& reply) noexcept = 0;
     virtual void on_error(const lock_error& error) noexcept = 0;
 
-    /// These may follow `on_error`. `on_abandoned`: the operation was sent, and its caller does not
-    /// wait for the reply. `on_late_response`: the reply came after all. `on_outcome_unknown`: no
-    /// reply will come, although the server may have performed the operation.
+    /// These may follow `on_error`. `on_abandoned`: the operation was sent, and its caller no
+    /// longer waits for the reply. `on_late_response`: the reply came nevertheless.
+    /// `on_outcome_unknown`: no reply will come, although the server may have performed the
+    /// operation.
     virtual void on_abandoned() noexcept {}
     virtual void on_late_response(const script_reply& /*reply*/) noexcept {}
     virtual void on_outcome_unknown() noexcept {}
 
-    /// Whether to watch a key and send the operation again when the key changes. `before_send` is
-    /// called each time it is sent.
+    /// Whether to watch a key and send the operation again when the key changes.
     [[nodiscard]] virtual bool wants_watch(time_point /*now*/) const noexcept { return false; }
+    /// Called each time the operation is sent.
     virtual void before_send(lease_clock::time_point /*now*/) noexcept {}
-    /// Called per reply. Returns the key to watch before the operation is sent again, and the end
-    /// of the watch; nothing if the reply is final. A reply after which the operation watches is
-    /// final if no other reply follows. May throw `std::bad_alloc`.
+    /// A key to watch before the operation is sent again, and the end of the watch.
     struct watch_request {
         std::string key;  ///< The Redis key.
         time_point until;
         /// Whether the server is asked to report changes of the key until then.
         bool tracks_key = true;
     };
-    /// `notified`: the operation was sent again because the server reported a change of the key.
+    /// Called with each reply. Returns nothing if the reply is final. Otherwise the operation
+    /// watches the key; if no other reply follows, it ends with this one. `notified`: the operation
+    /// was sent again because the server reported a change of the key. May throw `std::bad_alloc`.
     [[nodiscard]] virtual std::optional<watch_request> watch_after(const script_reply& /*reply*/,
                                                                    bool /*notified*/) {
         return std::nullopt;
     }
 
-    /// The operation is done and the client no longer uses it: notifies the caller.
+    /// Notifies the caller. Called when the operation has ended and the client no longer uses it.
     virtual void deliver() noexcept {}
     /// Whether `deliver` calls a handler, which may take some time.
     [[nodiscard]] virtual bool has_handler() const noexcept { return false; }
@@ -93,7 +96,8 @@ class script_operation : public net::operation,
     enum class state { queued, sent, watching, abandoned, done };
 
     state state_ = state::queued;
-    /// The server refused its batch, perhaps because of other operations: it is sent alone now.
+    /// The operation is sent alone, because the server refused its batch, perhaps because of other
+    /// operations in it.
     bool send_alone_ = false;
     bool admitted_ = false;
     std::uint64_t number_ = 0;  ///< In the order of admission.
@@ -101,6 +105,7 @@ class script_operation : public net::operation,
     bool notified_ = false;  ///< The server reported a change of the key that it watches.
     watcher_map::iterator watch_it_;
     connection_node* sent_on_ = nullptr;
+    /// The deadline of the call. `deadline_` may be earlier: the end of a watch or of a command.
     const time_point final_deadline_;
 };
 
@@ -112,12 +117,13 @@ struct in_flight_call {
     /// The operations of a call of the script, or the operation that watches a key.
     batch operations;
     std::optional<script_operation::watch_request> watch{};
-    /// Outstanding replies to the commands sent before it that make the server track its key.
+    /// The number of outstanding replies to the preceding commands, which make the server track the
+    /// key.
     unsigned setup_replies = 0;
 };
 
-/// Sends queued operations as one call of the script. Only a few calls are in flight at a time;
-/// operations submitted meanwhile form the next batch.
+/// Sends queued operations in batches; each batch is one call of the script. Only a few calls are
+/// in flight at a time; operations submitted meanwhile form the next batch.
 ///
 /// Thread safety: all public members may be called concurrently, unless they say otherwise.
 class client : public net::io_loop::handler {
@@ -125,20 +131,22 @@ class client : public net::io_loop::handler {
     explicit client(options opts);
     ~client() override;
 
-    /// Reads the TLS files, which otherwise happens with the first connection. Call it before any
-    /// other use, to detect errors early. Throws `lock_error` (invalid_argument) if they cannot be
-    /// used.
+    /// Reads the TLS files. Without this call the client reads them before its first connection.
+    /// Call it before any other use, to detect errors early. Throws `lock_error` (invalid_argument)
+    /// if they cannot be used.
     void prepare();
 
-    /// Returns when the operation has ended; the calling thread does the I/O if no other thread
-    /// does.
+    /// Performs an operation and returns when it has ended; the calling thread does the I/O if no
+    /// other thread does.
     void execute(const std::shared_ptr<script_operation>& op);
 
-    /// Returns at once. Throws `lock_error` (rate_limited) if too many operations wait, or
-    /// `std::system_error` if no thread can be started; the operation was not submitted then.
+    /// Submits an operation and returns at once. Throws `lock_error` (rate_limited) if too many
+    /// operations wait, or `std::system_error` if no thread can be started; the operation was not
+    /// submitted then.
     void submit(const std::shared_ptr<script_operation>& op);
 
-    /// Submits a background operation at `when`. Only for the leader.
+    /// Submits a background operation that is not sent before `when`, or soon if shutdown has
+    /// begun. Only for the leader.
     void submit_at(time_point when, std::shared_ptr<script_operation> op);
 
     /// Ends an operation with `aborted`, unless it has ended.
@@ -213,10 +221,10 @@ class client : public net::io_loop::handler {
 
     // For any thread.
     std::atomic<bool> shutdown_requested_{
-        false};  ///< Shutdown has begun; read by the next `run_once`.
+        false};  ///< Set by `shutdown`, cleared by the next `run_once`.
     net::socket_registry sockets_;
 
-    // Only for the leader. An operation is always in one of these containers, also if memory runs
+    // Only for the leader. An operation is always in one of these containers, even if memory runs
     // out.
     std::optional<boost::asio::ssl::context> tls_;
     net::submission_queue submissions_;
@@ -239,7 +247,7 @@ class client : public net::io_loop::handler {
     connection_node* active_ = nullptr;  ///< The one on which new operations are sent.
     bool shutting_down_ = false;  ///< Shutdown has begun: operations are deferred only briefly.
     unsigned connect_failures_ = 0;
-    std::optional<lock_error> connect_error_;  ///< Until the next attempt.
+    std::optional<lock_error> connect_error_;  ///< Cleared by the next attempt to connect.
     time_point next_connect_at_{};
     time_point
         no_failover_before_{};  ///< Until then the client stays on a server that cannot write.

@@ -80,7 +80,7 @@ bool begins_with_a_write(const request& req) noexcept {
     return rank_of(req) != precedence::other;
 }
 
-/// Internal: the file was replaced while this call waited for it.
+/// Internal: the open file is no longer the file at its path.
 struct file_was_replaced {};
 
 /// Internal: the file was replaced while it was opened; no lock was read or written.
@@ -95,9 +95,9 @@ class write_transaction : public transaction {
         if (!has_current_schema(file_)) throw file_was_replaced{};
     }
 
-    /// Compares the files before the commit, so that nothing is written to files that other
-    /// processes do not use, and after it: if a file was replaced during the commit, other
-    /// processes cannot see the changes.
+    /// Checks before the commit whether the files are still those at their paths, so that nothing
+    /// is written to files that other processes do not use. Checks again after the commit: if a
+    /// file was replaced meanwhile, other processes cannot see the changes.
     void commit() {
         file_.refuse_hard_links();
         check_place();
@@ -118,7 +118,8 @@ class write_transaction : public transaction {
 sqlite_engine::session::session(const std::filesystem::path& path, host_clock host,
                                 bool allow_remote_filesystem)
     : clock(std::move(host)), file(path) {
-    // Since the first check of the path, a file system may have been mounted or a link changed.
+    // A file system may have been mounted, or a link changed, since the path was checked the first
+    // time.
     check_mount(file.real_path(), allow_remote_filesystem);
     ensure_schema(file, clock);
     // SQLite opens the side files only when a table is read.
@@ -140,7 +141,7 @@ sqlite_engine::sqlite_engine(options opts)
 }
 
 sqlite_engine::~sqlite_engine() {
-    // Closed before `remove`, while forks still wait for the connection mutex.
+    // The session is closed before `remove`, while forks still wait for the connection mutex.
     connection_mutex_->lock();
     session_.reset();
     connection_mutex_->unlock();
@@ -170,7 +171,7 @@ outcome sqlite_engine::acquire_when_free(const acquire_request& req, const call_
         if (answer.ok || !seen) return answer;
 
         // If the folder was replaced, changes in the new folder are not reported before the next
-        // `version`.
+        // call of `version`.
         constexpr milliseconds longest_pause = std::chrono::seconds{1};
         auto until =
             std::chrono::steady_clock::now() + std::min(*answer.free_within, longest_pause);
@@ -241,7 +242,8 @@ sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call
         return obstacle::replaced;
     } catch (const lock_error& failure) {
         if (session_ && session_->file.in_transaction()) session_.reset();
-        // A newer version renames the tables: report that instead of a missing table.
+        // A newer version of SyncGuard may have renamed the tables. `has_current_schema` throws an
+        // error that says so.
         if (session_ && failure.code() == error_code::internal) {
             try {
                 (void)has_current_schema(session_->file);
@@ -258,6 +260,7 @@ sqlite_engine::attempt sqlite_engine::try_at_once(const request& req, const call
 
 namespace {
 
+/// A process that has written without pause for this time leaves a gap (`write_pacing`).
 constexpr auto longest_burst = std::chrono::milliseconds{50};
 constexpr auto gap = std::chrono::microseconds{500};
 
@@ -275,7 +278,7 @@ void sqlite_engine::write_pacing::leave_gap_if_due() {
     burst_began_ = std::chrono::steady_clock::now();
 }
 
-/// Waits for a short time that grows with each try. Throws if the deadline has passed or stop is
+/// Waits for a short time that grows with each try. Throws if the deadline has passed or a stop is
 /// requested.
 void sqlite_engine::pause(obstacle cause, int tries, precedence rank,
                           const call_limits& limits) const {
@@ -309,7 +312,7 @@ void sqlite_engine::pause(obstacle cause, int tries, precedence rank,
 void sqlite_engine::async_execute(const request& req, const call_limits& limits,
                                   completion handler) noexcept {
     request at_once = req;
-    // A thread of the queue cannot wait for a lock to become free.
+    // A call that waits for a release would block the calls behind it in the queue.
     if (auto* const acquisition = std::get_if<acquire_request>(&at_once)) {
         acquisition->wait_until = {};
     }
@@ -368,8 +371,8 @@ void sqlite_engine::sweep_if_due(session& open) noexcept {
 
 namespace {
 
-/// How long a lock of another client is live. A row with the id of the request was written by the
-/// same call, before the file was opened again, and does not count.
+/// How long a lock of another client is still live. A row with the id of the request does not
+/// count: an earlier attempt of the same call wrote it, before the file was opened again.
 milliseconds life_of_other(const std::optional<stored_lock>& held, const acquire_request& req,
                            const host_time& at) {
     if (!held || held->record.id == req.id) return milliseconds(0);

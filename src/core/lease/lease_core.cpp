@@ -35,8 +35,8 @@ lease_core::~lease_core() {
     end_monitoring();
     std::unique_ptr<lease_monitor_entry> entry(monitor_entry_.load());
     if (!lease_monitor::runs_this_thread()) return;
-    // If this lease is the last owner of a store, destroying the store may take long. Renewals of
-    // other leases must not wait for that, so another thread does it.
+    // If this lease is the last owner of a backend, destroying the backend may take long. Renewals
+    // of other leases must not wait for that, so a handler thread destroys it.
     entry->to_destroy = {.backend = std::move(backend_),
                          .on_release_error = std::move(on_release_error_)};
     lease_monitor::instance().handlers().submit(*entry.release(),
@@ -76,13 +76,13 @@ milliseconds lease_core::remaining() noexcept {
 lease_clock::duration lease_core::time_left() noexcept {
     constexpr auto none = lease_clock::duration::zero();
     if (state_.load(std::memory_order_acquire) != state::held || !in_owning_process()) return none;
-    // Read the clock first: a deadline that is read later and has passed by `now` is the latest
-    // one.
+    // Read the clock before the deadline. In the other order, an extension could be acknowledged
+    // between the two reads, and the lease would be compared with its previous deadline.
     const auto now = lease_clock::now();
     const auto left = deadline() - now;
     if (left > none) return left;
     expire();
-    // An extension may have been acknowledged meanwhile.
+    // An extension may have been acknowledged since the deadline was read.
     return state_ == state::held ? std::max(deadline() - lease_clock::now(), none) : none;
 }
 
@@ -97,16 +97,17 @@ bool lease_core::begin_release() noexcept {
     for (state expected : {state::held, state::expired, state::outcome_unknown}) {
         begun = begun || state_.compare_exchange_strong(expected, state::releasing);
     }
-    // Also if there is nothing to release: the report of a loss may still be queued.
+    // Monitoring ends even if there is nothing to release: the report of a loss may still be
+    // queued.
     end_monitoring();
     return begun;
 }
 
 void lease_core::end_release(bool failed) noexcept {
-    // Compare-exchange: meanwhile the state may have become `lost` or, by `detach`, `gone`.
+    // Not a plain assignment: meanwhile the state may have become `lost`, or `gone` by `detach`.
     state expected = state::releasing;
     state_.compare_exchange_strong(expected, failed ? state::outcome_unknown : state::gone);
-    // The lease is destroyed, so no later call can release the lock.
+    // The lease was destroyed meanwhile, so no later call can release the lock.
     if (failed && disposed_while_releasing_.exchange(false)) dispose_in_background();
 }
 
@@ -151,8 +152,8 @@ void lease_core::start_release(const call_options& options, std::stop_token stop
     backend_->start_release(id_, key_, std::move(limits), std::move(finish));
 }
 
-/// Returns nullopt if the lease is not valid: an expired lock is never revived, so no request is
-/// sent.
+/// Records that an extension is about to be sent. Returns nullopt if the lease is not valid: an
+/// expired lock is never revived, so no request is sent.
 std::optional<lease_deadline::ticket> lease_core::begin_extend(milliseconds ttl) {
     if (!valid()) return {};
     lease_deadline::ticket extension{};
@@ -168,7 +169,8 @@ std::optional<lease_deadline::ticket> lease_core::begin_extend(milliseconds ttl)
     return extension;
 }
 
-/// `result` is null if the call failed. If the answer came too late, `*result` becomes "not held".
+/// Records the answer to an extension; `result` is null if the call failed. If the answer came too
+/// late, `*result` becomes "not held".
 void lease_core::end_extend(extend_result* result, lease_deadline::ticket extension) noexcept {
     std::optional<loss_reason> found_lost;
     {
@@ -190,7 +192,7 @@ void lease_core::end_extend(extend_result* result, lease_deadline::ticket extens
     }
 }
 
-/// With the lock held. Returns the reason if this answer shows that the lease is lost.
+/// Called with `extending_` locked. Returns the reason if this answer shows that the lease is lost.
 std::optional<loss_reason> lease_core::note_extension(extend_result& result,
                                                       lease_deadline::ticket extension) noexcept {
     state expected = state::held;
@@ -213,7 +215,7 @@ std::optional<loss_reason> lease_core::note_extension(extend_result& result,
     return {};
 }
 
-/// With the lock held, except in the constructor.
+/// Called with `extending_` locked, except in the constructor.
 void lease_core::publish_deadline() noexcept {
     deadline_ = extensions_.deadline().time_since_epoch().count();
     renewed_at_ = extensions_.renewed_at().time_since_epoch().count();
@@ -271,7 +273,7 @@ void lease_core::detach() noexcept {
 void lease_core::dispose() noexcept {
     const deferred_cancellation whole_call;
     if (state_ == state::releasing && in_owning_process()) {
-        // An asynchronous release is in flight, and may be cancelled or fail after this.
+        // An asynchronous release is in flight, and may be cancelled or fail after this call.
         disposed_while_releasing_ = true;
         if (state_ == state::releasing) {
             end_monitoring();
@@ -281,11 +283,13 @@ void lease_core::dispose() noexcept {
         disposed_while_releasing_ = false;  // the release has just ended
     }
     (void)release_at_the_end();
-    // Objects that the handler refers to often have the same scope as the lease.
+    // The loss handler may still be running, and often refers to objects with the same scope as the
+    // lease.
     if (disposal_ == disposal::blocking) wait_for_handler();
 }
 
-/// Whether the store still had the lock; nullopt if that is not known.
+/// Releases the lock, in the background if `disposal_` says so. Returns whether the store still had
+/// it; nullopt if that is not known.
 std::optional<bool> lease_core::release_at_the_end() noexcept {
     const auto& limit = backend_->options().dispose_timeout;
     if (disposal_ == disposal::background) {
@@ -345,7 +349,8 @@ void lease_core::dispose_in_background() noexcept {
     }
 }
 
-/// Not on the calling thread, which may be that of any caller, in the middle of an unrelated call.
+/// Reports on a handler thread. The calling thread may be that of any caller, in the middle of an
+/// unrelated call.
 void lease_core::report_on_handler_thread(std::exception_ptr failure) noexcept {
     try {
         lease_monitor::instance().handlers().post(
