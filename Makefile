@@ -21,7 +21,7 @@ run:
 test:
 	@tools/setup build test
 	@tools/build dev all all_verify_interface_header_sets
-	@ctest --preset dev --parallel $$(($$(nproc) + 1))  # tests mostly wait for their servers
+	@ctest --preset dev --parallel $$(nproc)
 
 bench:
 	@tools/setup build bench
