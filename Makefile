@@ -21,7 +21,7 @@ run:
 test:
 	@tools/setup build test
 	@tools/build dev all all_verify_interface_header_sets
-	@ctest --preset dev --parallel $$(nproc)
+	@ctest --preset dev --parallel $$(nproc) $(CTEST_FLAGS)
 
 bench:
 	@tools/setup build bench
@@ -41,7 +41,7 @@ LABELS ?= $($@_labels)
 asan tsan:
 	@tools/setup build test
 	@tools/build $@ $(LABELS:%=syncguard_%_tests) syncguard_firestore_emulator_daemon
-	@ctest --preset $@ --parallel $$(nproc) -L '^($(shell echo $(LABELS) | tr ' ' '|'))$$'
+	@ctest --preset $@ --parallel $$(nproc) $(CTEST_FLAGS) -L '^($(shell echo $(LABELS) | tr ' ' '|'))$$'
 
 FUZZ_SECONDS ?= 30
 
