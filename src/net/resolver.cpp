@@ -54,8 +54,9 @@ asio::awaitable<std::vector<tcp::endpoint>> resolve_host(
     };
     {
         // The first lookup of a context starts a thread of Asio, which inherits the blocked
-        // signals.
+        // signals and the name.
         const signals_blocked inherited;
+        const inherited_thread_name name("syncguard-dns");
         search->resolver.async_resolve(origin.host, std::to_string(origin.port), take_results);
     }
     std::function<void()> stop = [search] { search->done.cancel(); };

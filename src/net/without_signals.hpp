@@ -1,6 +1,5 @@
-/// Completion token adapter that blocks signals while the operation starts. For operations that
-/// make Asio start a thread, such as the first name lookup of an io_context: the thread inherits
-/// the blocked signals.
+/// Completion token adapter for name lookups. The first one of an io_context makes Asio start a
+/// thread: it inherits the blocked signals and the name.
 #pragma once
 
 #include "util/library_thread.hpp"
@@ -28,6 +27,7 @@ class boost::asio::async_result<syncguard::net::without_signals<Token>, Signatur
         return boost::asio::async_initiate<Token, Signatures...>(
             [initiation = std::move(initiation)](auto handler, auto... passed) mutable {
                 const syncguard::signals_blocked inherited;
+                const syncguard::inherited_thread_name name("syncguard-dns");
                 std::move(initiation)(std::move(handler), std::move(passed)...);
             },
             adapted.token, std::move(arguments)...);

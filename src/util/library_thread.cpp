@@ -37,4 +37,13 @@ void name_this_thread(const char* name) noexcept {
     ::pthread_setname_np(::pthread_self(), name);
 }
 
+inherited_thread_name::inherited_thread_name(const char* name) noexcept {
+    ::pthread_getname_np(::pthread_self(), before_.data(), before_.size());
+    name_this_thread(name);
+}
+
+inherited_thread_name::~inherited_thread_name() {
+    name_this_thread(before_.data());
+}
+
 }  // namespace syncguard

@@ -1,6 +1,7 @@
 /// Starts the threads of the library: all of them have a name and block signals.
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <thread>
 #include <utility>
@@ -28,6 +29,19 @@ class signals_blocked {
 
 /// Sets the name that debuggers and `top -H` show; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
+
+/// While this object exists, threads that the calling thread creates inherit this name, for threads
+/// that other libraries start. The calling thread has the name meanwhile, too.
+class inherited_thread_name {
+  public:
+    explicit inherited_thread_name(const char* name) noexcept;
+    inherited_thread_name(const inherited_thread_name&) = delete;
+    inherited_thread_name& operator=(const inherited_thread_name&) = delete;
+    ~inherited_thread_name();
+
+  private:
+    std::array<char, 16> before_{};
+};
 
 /// Starts a thread with this name that receives no signals. Throws `std::system_error`.
 template <class Body>

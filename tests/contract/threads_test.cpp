@@ -15,6 +15,7 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/use_future.hpp>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -99,9 +100,12 @@ TEST_P(threads, of_the_library_have_names_and_leave_signals_to_the_program) {
 }
 
 #ifdef SYNCGUARD_WITH_REDIS
-TEST(threads_of_asio, that_look_up_a_name_for_the_library_leave_signals_to_the_program) {
+TEST(threads_of_asio,
+     that_look_up_a_name_for_the_library_have_a_name_and_leave_signals_to_the_program) {
     const redis_server server;
     const auto before = tasks_of_this_process();
+    const auto own_task = std::filesystem::path("/proc/self/task") / std::to_string(::gettid());
+    const auto own_name = name_of_task(own_task);
     const redis::backend locks({.host = "localhost", .port = server.port()});
     EXPECT_FALSE(locks.is_locked("k"));
     int started = 0;
@@ -109,8 +113,10 @@ TEST(threads_of_asio, that_look_up_a_name_for_the_library_leave_signals_to_the_p
         if (before.contains(task)) continue;
         ++started;
         EXPECT_TRUE(blocks(task, SIGTERM)) << name_of_task(task);
+        EXPECT_TRUE(name_of_task(task).starts_with("syncguard-")) << name_of_task(task);
     }
     EXPECT_GE(started, 1);
+    EXPECT_EQ(name_of_task(own_task), own_name);
 }
 #endif
 
